@@ -1,0 +1,121 @@
+package ringwise
+
+// candidates fills the view from Among, Any, the Locator or the ring.
+func (r *Router) candidates(v *View, h KeyHash, q *Request) error {
+	switch {
+	case len(q.Among) > 0:
+		refs := q.Among
+		if len(refs) > MaxCandidates {
+			refs = refs[:MaxCandidates]
+			r.counters.oversized.Add(1)
+		}
+		r.addRefs(v, refs)
+	case q.Any:
+		r.addAny(v)
+	case h == 0:
+		return &ConfigError{"Request.Key", `""`, "a key, KeyBytes, Hash, Among or Any"}
+	case r.locator != nil:
+		r.locate(v, h)
+	default:
+		r.addOwners(v, h)
+	}
+	v.all = v.n
+	return nil
+}
+
+func (v *View) add(slot uint16, role Role) {
+	for i := range v.n {
+		if v.idx[i] == slot {
+			return
+		}
+	}
+	if v.n < MaxCandidates {
+		v.idx[v.n], v.role[v.n] = slot, role
+		v.n++
+	}
+}
+
+// addRefs takes the Refs that still name a worker.
+func (r *Router) addRefs(v *View, refs []Ref) {
+	for _, f := range refs {
+		if int(f.slot) >= len(v.sn.nodes) || v.sn.nodes[f.slot] == nil || v.sn.nodes[f.slot].gen != f.gen {
+			r.counters.staleRefs.Add(1)
+			continue
+		}
+		role := f.role
+		if role == RoleAny {
+			role = v.sn.nodes[f.slot].Role
+		}
+		v.add(f.slot, role)
+	}
+}
+
+// addAny draws min(16, n) different workers (Floyd, CACM 1987).
+func (r *Router) addAny(v *View) {
+	live := v.sn.live
+	n, k := len(live), min(len(live), MaxCandidates)
+	rnd := Rand{r.chance(0, v.now, uint64(n)^r.anySeq.Add(1)<<32)}
+	for j := n - k; j < n; j++ {
+		slot := live[rnd.Uint64()%uint64(j+1)]
+		before := v.n
+		v.add(slot, v.sn.nodes[slot].Role)
+		if v.n == before {
+			v.add(live[j], v.sn.nodes[live[j]].Role)
+		}
+	}
+}
+
+// locate asks the caller's Locator, isolated.
+func (r *Router) locate(v *View, h KeyHash) {
+	defer func() {
+		if recover() != nil {
+			r.counters.plugPanics.Add(1)
+		}
+	}()
+	var buf [MaxCandidates]Ref
+	refs := r.locator.Locate(h, buf[:0])
+	if len(refs) > MaxCandidates {
+		refs = refs[:MaxCandidates]
+		r.counters.oversized.Add(1)
+	}
+	r.addRefs(v, refs)
+}
+
+// addOwners takes the key's owners and, for each that is Down, the next on
+// the ring. The owners that are Down come last, to be named.
+func (r *Router) addOwners(v *View, h KeyHash) {
+	sn := v.sn
+	owners := sn.ring.owners(h)
+	down := 0
+	for _, slot := range owners {
+		if sn.cols[slot].flags&flagDown != 0 {
+			down++
+			continue
+		}
+		v.add(slot, sn.nodes[slot].Role)
+	}
+	if down == 0 {
+		return
+	}
+	row := sn.ring.row(h)
+	if down == 1 && len(row) > len(owners) && sn.cols[row[len(row)-1]].flags&flagDown == 0 {
+		v.add(row[len(row)-1], sn.nodes[row[len(row)-1]].Role)
+	} else {
+		var buf [MaxCandidates]uint16
+		for _, slot := range sn.ring.walk(h, sn.down, buf[:0], len(owners)) {
+			v.add(slot, sn.nodes[slot].Role)
+		}
+	}
+	for _, slot := range owners {
+		v.add(slot, sn.nodes[slot].Role)
+	}
+}
+
+// chance is the random number of a pick. The default shares no state: tickets
+// differ from pick to pick, salts from router to router.
+func (r *Router) chance(h KeyHash, now int64, mix uint64) uint64 {
+	if r.random != nil {
+		return r.random()
+	}
+	return mix64(uint64(h) ^ uint64(now)*0x9e3779b97f4a7c15 ^ mix*0xc2b2ae3d27d4eb4f ^ r.hub.salt)
+}

@@ -1,0 +1,92 @@
+package ringwise
+
+import "time"
+
+// Report takes in what a worker says of itself. A bad report is refused whole
+// with a *ReportError, counted by reason, and the one before stays; one with
+// the timestamp of the one before is dropped silently. It acts with the next
+// snapshot, at once for its flags.
+func (r *Router) Report(rep Report) error {
+	if err := rep.check(); err != nil {
+		r.counters.reports[err.Reason].Add(1)
+		return err
+	}
+	r.mu.Lock()
+	err := r.reportLocked(rep)
+	if r.now() >= r.nextFold.Load() {
+		r.foldLocked(r.now(), foldBatch)
+	}
+	r.mu.Unlock()
+	r.drain()
+	if err != nil {
+		return err
+	}
+	return nil
+}
+
+func (r *Router) reportLocked(rep Report) error {
+	sn, now := r.snap.Load(), r.now()
+	refuse := func(reason ReportReason, want string) error {
+		r.counters.reports[reason].Add(1)
+		return &ReportError{Worker: rep.Worker, Field: "Time", Value: rep.Time, Want: want, Reason: reason}
+	}
+	slot, ok := sn.byID[rep.Worker]
+	if !ok {
+		r.counters.reports[ReportUnknownWorker].Add(1)
+		return &ReportError{Worker: rep.Worker, Reason: ReportUnknownWorker}
+	}
+	cold := sn.nodes[slot].st.cold
+	reason, rebased := cold.clock.admit(rep.Time, r.wall(now))
+	switch reason {
+	case ReportFuture:
+		return refuse(reason, "at most 30s ahead")
+	case ReportBackwards:
+		return refuse(reason, "later than the last report")
+	case ReportDuplicate:
+		r.counters.reports[reason].Add(1)
+		return nil
+	}
+	if rebased {
+		r.counters.rebased.Add(1)
+	}
+	r.counters.reports[ReportOK].Add(1)
+	if cold.taken > 0 {
+		gap := min(max(now-cold.taken, 0), int64(time.Minute))
+		if cold.every == 0 {
+			cold.every = gap
+		}
+		cold.every += int64(intervalGain * float64(gap-cold.every))
+	}
+	flags := func(rep *Report) [5]bool {
+		return [...]bool{rep.Compacting.Or(false), rep.Repairing.Or(false), rep.Recovering.Or(false),
+			rep.ReadOnly.Or(false), rep.HealthFailed.Or(false)}
+	}
+	first := cold.taken == 0
+	changed := first || flags(&cold.report) != flags(&rep)
+	stored := rep
+	cold.report, cold.taken = rep, max(now, 1)
+	reports := make([]*Report, len(sn.cols))
+	copy(reports, sn.reports)
+	reports[slot] = &stored
+	next := *sn
+	next.reports = reports
+	if changed {
+		next.cols = r.columns(&next, now)
+	}
+	r.snap.Store(&next)
+	if rep.HealthFailed.Or(false) {
+		r.failHealth(&next, sn.nodes[slot], now)
+	}
+	return nil
+}
+
+// failHealth: a worker's own health check that fails is a failure of both
+// lanes; a good one proves nothing.
+func (r *Router) failHealth(sn *snapshot, n *node, now int64) {
+	for ln := range lanes {
+		r.change(n, ln, now, func(p penalty) (penalty, bool, penalty) {
+			o := outcome{failed: true, gen: p.gen(), u: mix64(uint64(now) ^ r.salt)}
+			return p.next(now, o, &sn.coef.rules)
+		})
+	}
+}

@@ -1,0 +1,411 @@
+package ringwise
+
+import (
+	"context"
+	"math"
+	"time"
+)
+
+const (
+	rateWindow      = 5 * time.Second // half-life of the error rates
+	foldBatch       = 32              // workers an Observe or Report folds at most
+	histogramWidth  = 15 * time.Second
+	forgetAfter     = 8 // request time-outs until an expired lease is forgotten
+	idleInterval    = time.Second
+	feedbackTrust   = 5 * time.Second
+	intervalGain    = 0.2 // of the smoothed report interval
+	confirmedWithin = 1   // TTLs
+)
+
+// folding is a fold under way, guarded by the writer lock: Observe does it a
+// few workers at a time.
+type folding struct {
+	cursor int
+	start  int64
+	prev   int64 // when the one before began
+	busy   bool  // something changed, so publish
+	sums   [lanes]struct {
+		n, sum                float64 // samples and their RTTs since the last
+		cost, lat             float64 // over workers
+		unknowns, answers     float64
+		rif, rifN, workers, _ float64
+	}
+	geo, geoN float64 // of reported p99s
+}
+
+// Maintain does what depends on time alone: it folds what was observed into
+// means, flags and ages, moves penalties on, expires reservations, publishes
+// a snapshot and runs hooks. It returns when it wants to be called next. now
+// is of the router's clock. Without Maintain, Observe and Report do the same
+// in small pieces, as far as there is traffic. Safe for concurrent use; about
+// 0.1 us a worker.
+func (r *Router) Maintain(now time.Time) time.Duration {
+	ns := r.at(now)
+	r.mu.Lock()
+	interval := r.foldLocked(ns, math.MaxInt)
+	r.mu.Unlock()
+	r.drain()
+	return interval
+}
+
+// Run calls Maintain until ctx ends or the Router is closed, which it reports
+// as ctx.Err() or nil: go r.Run(ctx). One is enough.
+func (r *Router) Run(ctx context.Context) error {
+	r.runners.Add(1)
+	defer r.runners.Add(-1)
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-r.done:
+			return nil
+		case <-timer.C:
+		}
+		r.mu.Lock()
+		interval := r.foldLocked(r.now(), math.MaxInt)
+		r.mu.Unlock()
+		r.drain()
+		timer.Reset(interval)
+	}
+}
+
+// observeFold is what an Observe does when a fold is due: a batch of it, if
+// nobody else is at it.
+func (r *Router) observeFold(now int64) {
+	if !r.mu.TryLock() {
+		return
+	}
+	r.foldLocked(now, foldBatch)
+	r.mu.Unlock()
+	if r.runners.Load() == 0 {
+		r.drain()
+	}
+}
+
+// foldLocked goes on with the fold, by batch workers at most, and publishes
+// when it is through. The caller holds mu.
+func (r *Router) foldLocked(now int64, batch int) time.Duration {
+	sn := r.snap.Load()
+	interval := sn.coef.tuning.FoldInterval
+	if sn.closed {
+		return time.Hour
+	}
+	f := &r.fold
+	if f.cursor == 0 {
+		*f = folding{start: now, prev: f.start}
+	}
+	for ; f.cursor < len(sn.live) && batch > 0; batch-- {
+		r.foldWorker(sn, sn.live[f.cursor], now)
+		f.cursor++
+	}
+	if f.cursor < len(sn.live) {
+		return 0
+	}
+	f.cursor = 0
+	r.publishFold(sn, now)
+	next := now + int64(interval)
+	if r.runners.Load() > 0 {
+		next += int64(interval) / 2 // Run comes first
+	}
+	r.nextFold.Store(next)
+	if !f.busy {
+		interval = max(interval, idleInterval)
+	}
+	return interval
+}
+
+// foldWorker takes in one worker's figures since the last fold.
+func (r *Router) foldWorker(sn *snapshot, slot uint16, now int64) {
+	col := &sn.cols[slot]
+	st, c, f := col.st, sn.coef, &r.fold
+	dt := float64(max(now-f.prev, 0))
+	keep := math.Exp2(-dt / float64(rateWindow))
+	for ln := range lanes {
+		cl, s, ls, ff := &st.cold.lane[ln], &f.sums[ln], &st.lane[ln], &sn.fleet[ln]
+		closed, failed, unknown := st.closed[ln].Load(), st.failed[ln].Load(), st.unknown[ln].Load()
+		d := closed - cl.closed
+		n, sum := float64(d&inFlightMask), float64(d>>24)*32
+		fails, unks := float64(failed-cl.failed), float64(unknown-cl.unknown)
+		cl.closed, cl.failed, cl.unknown = closed, failed, unknown
+		if ff.n == 0 {
+			// Nothing but real answers may replace InitialLatency.
+			real := max(n-fails, 0)
+			sum, n = max(sum-fails*ff.mean, 0), real
+		}
+		s.n, s.sum = s.n+n, s.sum+sum
+		cl.answers = cl.answers*keep + n
+		cl.failures = cl.failures*keep + fails
+		cl.unknowns = cl.unknowns*keep + unks
+		s.answers, s.unknowns = s.answers+cl.answers, s.unknowns+cl.unknowns
+		if n > 0 || fails > 0 {
+			f.busy = true
+		}
+		lat := c.latency(ls, float64(col.base[ln]), st.busy.Load(), uint64(st.inFlight()), now)
+		s.workers++
+		load := 1 + c.load*float64(st.inFlight())
+		if sn.fbOn {
+			load += c.feedback(ls, ff, now)
+		}
+		s.cost += lat * load * float64(col.pre)
+		if w := ls.fb.Load(); w != 0 && ageOf(w, now) < int64(feedbackTrust) {
+			s.rif, s.rifN = s.rif+unpackLat(w), s.rifN+1
+		}
+		r.judge(sn, col, ln, now, lat, n+fails > 0)
+	}
+	if r.mark(st, now, c) {
+		f.busy = true
+	}
+	for ln := range lanes {
+		st.rtt[ln].rotate(now, histogramWidth*rttSubWindows)
+	}
+	if rep := &st.cold.report; st.cold.taken > 0 && r.fresh(st.cold, c, now) {
+		if p99, ok := rep.RTTP99.Get(); ok && p99 > 0 {
+			f.geo, f.geoN = f.geo+math.Log(float64(p99)), f.geoN+1
+		}
+	}
+}
+
+// judge moves one lane's penalty by time and by smoothed figures.
+func (r *Router) judge(sn *snapshot, col *column, ln int, now int64, lat float64, answered bool) {
+	t, st := &sn.coef.tuning, col.st
+	cl, f := &st.cold.lane[ln], &sn.fleet[ln]
+	rules := &sn.coef.rules
+
+	if cl.answers >= float64(t.ErrorSamples) {
+		switch rate := cl.failures / cl.answers; {
+		case rate > t.ErrorRateHigh:
+			cl.failing = true
+		case rate < t.ErrorRateLow:
+			cl.failing = false
+		}
+	} else {
+		cl.failing = false
+	}
+	if slow := lat > t.SlowRatio*f.mean && f.n > 0; slow != cl.slow {
+		if cl.turned == 0 {
+			cl.turned = now
+		}
+		if now-cl.turned >= int64(t.SlowTime) {
+			cl.slow, cl.turned = slow, 0
+		}
+	} else {
+		cl.turned = 0
+	}
+	sick := cl.failing || cl.slow || st.cold.report.HealthFailed.Or(false) && r.fresh(st.cold, sn.coef, now)
+	if sick != cl.sick {
+		cl.sick, r.fold.busy = sick, true
+	}
+
+	p := st.lane[ln].pen.load()
+	if p == 0 && !sick && !answered {
+		return
+	}
+	if p.gen() != cl.lowGen {
+		cl.lowGen, cl.lowScores = p.gen(), 0
+	}
+	if answered {
+		if f.n > 0 && points(unpackLat(st.lane[ln].lat.Load())*float64(col.pre)*f.inv) < t.TripScore {
+			cl.lowScores++
+		} else {
+			cl.lowScores = 0
+		}
+	}
+	trip := cl.lowScores >= t.TripLowScores
+	before, after := r.change(col.node, ln, now, func(p penalty) (penalty, bool, penalty) {
+		p = p.settle(now, rules)
+		switch {
+		case trip && p.phase() != Cooldown && p.gen() == cl.lowGen:
+			return p.tripped(now, rules, mix64(uint64(now)^r.salt^uint64(col.node.slot))), true, p
+		case sick && p.phase() == Healthy:
+			p = p.setPhase(Observed).setAt(now)
+		}
+		return p, false, p
+	})
+	if trip {
+		cl.lowScores = 0
+	}
+	if before != after || after.phase() != Healthy || after.level() > 0 {
+		r.fold.busy = true
+	}
+}
+
+// mark moves the ticket marks once a request time-out and expires the leases
+// that two of them have passed. It reports whether anything is in flight.
+func (r *Router) mark(st *workerState, now int64, c *coefficients) (busy bool) {
+	cold := st.cold
+	issued := st.issued.Load() & leaseTicketMask
+	if now-cold.marked < c.timeout {
+		return issued != cold.marks[1]
+	}
+	if cold.marks[1] != issued || cold.tombs[0] != issued {
+		st.sweep(cold.marks[1], cold.tombs[0], func(l uint64) { r.expire(st, l) })
+	}
+	if old := cold.anon[1] - st.anonClosed.Load(); int64(old) > 0 {
+		n := st.takeAnon(old)
+		st.closed[laneRead].Add(n * closedUnits(1, r.snap.Load().fleet[laneRead].mean))
+		r.counters.expired.Add(n)
+		cold.leaks += n
+	}
+	cold.anon[1], cold.anon[0] = cold.anon[0], st.anonIssued.Load()
+	cold.marks[1], cold.marks[0] = cold.marks[0], issued
+	if cold.turns++; cold.turns%forgetAfter == 0 {
+		cold.tombs[0], cold.tombs[1] = cold.tombs[1], issued
+	}
+	cold.marked = now
+	return issued != cold.marks[1]
+}
+
+// expire gives back what a lease held that was never closed.
+func (r *Router) expire(st *workerState, l uint64) {
+	ln, sn := leaseLaneOf(l), r.snap.Load()
+	st.closed[ln].Add(closedUnits(leaseSize(l), sn.fleet[ln].mean))
+	r.counters.expired.Add(1)
+	st.cold.leaks++
+	if l&leaseProbe != 0 {
+		st.lane[ln].pen.change(&r.out[ln], func(p penalty) (penalty, bool, penalty) {
+			return p.releaseProbe(leaseGen(l)), false, p
+		})
+	}
+}
+
+// fresh tells whether a worker's last report is within its trust window.
+func (r *Router) fresh(cold *coldState, c *coefficients, now int64) bool {
+	trust := max(float64(c.tuning.LoadTrust), c.tuning.TrustIntervals*float64(cold.every))
+	return cold.taken > 0 && float64(now-cold.taken) <= trust
+}
+
+// publishFold makes the next snapshot of what the fold found. The caller
+// holds mu.
+func (r *Router) publishFold(sn *snapshot, now int64) {
+	f, t := &r.fold, &sn.coef.tuning
+	next := *sn
+	for ln := range lanes {
+		s, ff := &f.sums[ln], &next.fleet[ln]
+		if s.n > 0 {
+			if avg := s.sum / s.n; ff.n == 0 {
+				ff.mean = max(avg, 1)
+			} else {
+				ff.mean += (1 - math.Pow(1-t.MeanGain, s.n)) * (avg - ff.mean)
+			}
+			ff.n = min(ff.n+s.n, 1e15)
+		}
+		ff.mean = max(ff.mean, 1)
+		ff.slow = 2 * ff.mean
+		if s.rifN > 0 {
+			ff.rif = float32(s.rif / s.rifN)
+		}
+		ff.unknownRate = 0
+		if s.answers > 0 {
+			ff.unknownRate = s.unknowns / s.answers
+		}
+		ff.inv = 1 / ff.mean
+		if s.workers > 0 && s.cost > 0 && ff.n > 0 {
+			ff.inv = s.workers / s.cost
+		}
+	}
+	if f.geoN > 0 {
+		next.geo = time.Duration(math.Exp(f.geo / f.geoN))
+	} else {
+		next.geo = 0
+	}
+	next.fbOn = r.fbSeen.Load()
+	next.published = now
+	r.age(&next, now)
+	next.cols = r.columns(&next, now)
+	r.snap.Store(&next)
+}
+
+// age marks a topology past its TTL.
+func (r *Router) age(next *snapshot, now int64) {
+	ttl := int64(next.topology.TTL)
+	next.lowConfidence = ttl > 0 && now-next.topologyAt > ttl
+	if next.lowConfidence {
+		r.refresh(Refresh{Reason: RefreshExpired}, now)
+	}
+}
+
+// columns computes all workers' columns anew. The caller holds mu.
+func (r *Router) columns(sn *snapshot, now int64) []column {
+	sn.down = nil
+
+	cols := make([]column, len(sn.nodes))
+	for i := range cols {
+		cols[i] = column{flags: flagAbsent}
+	}
+	c := sn.coef
+	for _, slot := range sn.live {
+		n := sn.nodes[slot]
+		st, cold := n.st, n.st.cold
+		col := &cols[slot]
+		*col = column{st: st, node: n, pre: 1}
+		rep, fresh := &cold.report, r.fresh(cold, c, now)
+		var p99 time.Duration
+		if fresh {
+			p99 = rep.RTTP99.Or(0)
+			if rep.Compacting.Or(false) {
+				col.pre /= float32(c.tuning.CompactingFactor)
+			}
+			if rep.Repairing.Or(false) {
+				col.pre /= float32(c.tuning.RepairFactor)
+			}
+			col.flags |= flagIf(rep.Recovering.Or(false), flagRecovering) | flagIf(rep.ReadOnly.Or(false), flagReadOnly)
+		}
+		col.flags |= flagIf(cold.taken > 0 && !fresh, flagStale)
+		if r.localZone != "" && n.Zone != r.localZone {
+			col.pre *= float32(c.tuning.ZoneCost)
+		}
+		factor := prior(p99, sn.geo, c.tuning.PriorExponent)
+		for ln := range lanes {
+			f, cl := &sn.fleet[ln], &cold.lane[ln]
+			col.base[ln] = float32(f.mean * factor)
+			col.flags |= flagIf(cl.sick, flagSick<<ln)
+			rate := cl.unknowns / max(cl.answers, 1)
+			counts := cl.unknowns >= 1 && cl.answers >= float64(c.tuning.ErrorSamples) &&
+				rate > c.tuning.UnknownRate && rate > c.tuning.UnknownRatio*f.unknownRate
+			col.flags |= flagIf(counts, flagUnknownCounts<<ln)
+		}
+		switch cold.state {
+		case Down:
+			col.flags |= flagDown
+			for len(sn.down) <= int(slot>>6) {
+				sn.down = append(sn.down, 0)
+			}
+			sn.down[slot>>6] |= 1 << (slot & 63)
+
+		case Draining:
+			col.flags |= flagDraining
+		}
+		switch n.Role {
+		case RolePrimary:
+			col.flags |= flagPrimary
+		case RoleReplica:
+			col.flags |= flagReplica
+		case RoleLearner:
+			col.flags |= flagLearner
+		}
+		if sn.lowConfidence && r.lastAnswer(st, now) > int64(sn.topology.TTL) {
+			col.flags |= flagUnconfirmed
+		}
+	}
+	return cols
+}
+
+// lastAnswer is how long ago a worker answered, on either lane.
+func (r *Router) lastAnswer(st *workerState, now int64) int64 {
+	age := int64(math.MaxInt64)
+	for ln := range lanes {
+		if w := st.lane[ln].lat.Load(); w != 0 {
+			age = min(age, ageOf(w, now))
+		}
+	}
+	return age
+}
+
+func flagIf(on bool, f uint32) uint32 {
+	if on {
+		return f
+	}
+	return 0
+}

@@ -1,0 +1,359 @@
+package ringwise
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// Choice is the worker named for one request, with its reservation. It is a
+// small value, safe to copy: however many copies are closed, the first one
+// counts. Close it exactly once, with Router.Observe, Done, DoneWith or
+// Cancel; one that is forgotten gives its reservation back after one to two
+// request time-outs, and counts as a leak. The zero Choice is harmless.
+//
+// It has four words, so that it travels in registers: a fifth costs 30 ns a
+// pick (TestChoice_StaysInRegisters).
+type Choice struct {
+	n     *node
+	lease uint64
+	start int64 // ns since the router was made
+	meta  uint64
+}
+
+func (c Choice) timeout() int64 { return int64(c.meta>>metaTimeoutShift) * 1000 }
+
+// ID is the worker's ID; empty for the zero Choice.
+func (c Choice) ID() string {
+	if c.n == nil {
+		return ""
+	}
+	return c.n.ID
+}
+
+// Addr is the worker's Addr.
+func (c Choice) Addr() string {
+	if c.n == nil {
+		return ""
+	}
+	return c.n.Addr
+}
+
+// Worker is the worker as it was in the topology of the pick.
+func (c Choice) Worker() Worker {
+	if c.n == nil {
+		return Worker{}
+	}
+	return c.n.Worker
+}
+
+// Ref names the worker in Tried and Among.
+func (c Choice) Ref() Ref {
+	if c.n == nil {
+		return Ref{}
+	}
+	return c.n.ref(c.n.Role)
+}
+
+// IsZero tells a Choice that names nobody.
+func (c Choice) IsZero() bool { return c.n == nil }
+
+// Relaxed is the rules that had to be given up for this choice.
+func (c Choice) Relaxed() Relaxed { return Relaxed(c.meta>>metaRelaxedShift) & 0x3f }
+
+// LowConfidence tells that the topology was past its TTL.
+func (c Choice) LowConfidence() bool { return c.meta&metaLowConfidence != 0 }
+
+// Done closes the choice; the RTT is the time since the pick. Meant for defer:
+//
+//	defer func() { c.Done(err) }()
+func (c Choice) Done(err error) { c.DoneWith(Outcome{Err: err}) }
+
+// DoneWith closes the choice with all that is known of the end.
+func (c Choice) DoneWith(o Outcome) {
+	if c.n != nil {
+		c.n.hub.finish(c, &o)
+	}
+}
+
+// Cancel closes the choice without a verdict: the caller gave up.
+func (c Choice) Cancel() { c.DoneWith(Outcome{Verdict: Ignore}) }
+
+// FirstByte tells that the answer has begun: it trains the worker's latency
+// and ends its silence, and the request stays in flight until it is closed.
+func (c Choice) FirstByte() {
+	if c.n == nil {
+		return
+	}
+	st, ln := c.n.st, leaseLaneOf(c.lease)
+	was := st.mark(c.lease, uint32(c.meta&metaPosMask), leaseFirstByte)
+	if was == 0 || was&leaseFirstByte != 0 {
+		return
+	}
+	h := c.n.hub
+	sn, now := h.snap.Load(), h.now()
+	sn.coef.train(&st.lane[ln], &sn.fleet[ln], now, float64(max(now-c.start, 1)), 0)
+	st.rtt[ln].record(time.Duration(now - c.start))
+}
+
+// Extend keeps the reservation from expiring until the choice is closed, for
+// streams and calls longer than the request time-out.
+func (c Choice) Extend() {
+	if c.n != nil {
+		c.n.st.mark(c.lease, uint32(c.meta&metaPosMask), leaseStream)
+	}
+}
+
+// observe is the short path of a closed choice: an answer with its RTT.
+func (h *hub) observe(c Choice, rtt time.Duration, err error) {
+	if err != nil || rtt <= 0 {
+		h.finish(c, &Outcome{Err: err, RTT: rtt})
+		return
+	}
+	st := c.n.st
+	l := st.take(c.lease, uint32(c.meta&metaPosMask))
+	if l == 0 || l&(leaseExpired|leaseFirstByte|leaseProbe) != 0 {
+		h.finishTaken(c, l, &Outcome{RTT: rtt})
+		return
+	}
+	now := h.endOf(c, rtt)
+	ln := leaseLaneOf(l)
+	st.closed[ln].Add(closedUnits(leaseSize(l), float64(rtt)))
+	sn := h.snap.Load()
+	ls := &st.lane[ln]
+	sn.coef.train(ls, &sn.fleet[ln], now, float64(rtt), 0)
+	st.rtt[ln].record(rtt)
+	if ls.pen.load()&penAttention != 0 {
+		h.succeeded(c.n, sn, ln, now, leaseGen(l), false)
+	}
+	if now >= h.nextFold.Load() {
+		h.foldDue(now)
+	}
+}
+
+// endOf is the time of the end: start + RTT, so that no clock is read. An RTT
+// longer than any time-out may be a mistake that would put the worker's last
+// answer into the future, so then the clock decides.
+func (h *hub) endOf(c Choice, rtt time.Duration) int64 {
+	now := c.start + int64(rtt)
+	if int64(rtt) > c.timeout() || now < c.start {
+		now = min(max(now, c.start), max(h.now(), c.start))
+	}
+	return now
+}
+
+// closedUnits is what the closed word grows by: size units, each of rtt ns.
+// The sum is in 32 ns, capped at 100 s so that a wild RTT does not fill it.
+func closedUnits(size uint64, rtt float64) uint64 {
+	return size + uint64(min(max(rtt, 0), 100e9)/32)*size<<24
+}
+
+// finish closes a choice, whatever the outcome.
+func (h *hub) finish(c Choice, o *Outcome) Verdict {
+	l := uint64(0)
+	if c.meta&metaReserved != 0 {
+		l = c.n.st.take(c.lease, uint32(c.meta&metaPosMask))
+	}
+	return h.finishTaken(c, l, o)
+}
+
+func (h *hub) finishTaken(c Choice, l uint64, o *Outcome) Verdict {
+	if l == 0 {
+		h.counters.doubleDone.Add(1)
+		return 0
+	}
+	rtt := o.RTT
+	var now int64
+	if rtt > 0 {
+		now = h.endOf(c, rtt)
+	} else {
+		now = max(h.now(), c.start)
+		rtt = time.Duration(now - c.start)
+	}
+	sn, ln := h.snap.Load(), leaseLaneOf(l)
+	e := end{n: c.n, lane: ln, now: now, start: c.start, rtt: rtt, gen: leaseGen(l), timeout: c.timeout(),
+		size: leaseSize(l), units: l&leaseExpired == 0, probe: l&(leaseProbe|leaseExpired) == leaseProbe,
+		trained: l&leaseFirstByte != 0 || o.Batch > 0}
+	if l&leaseExpired != 0 {
+		h.counters.lateDone.Add(1)
+	}
+	e.verdict, e.short = h.verdict(o, rtt, e.timeout)
+	h.settle(sn, &e, o)
+	if now >= h.nextFold.Load() {
+		h.foldDue(now)
+	}
+	return e.verdict
+}
+
+// end is one closed or lease-less request.
+type end struct {
+	n          *node
+	lane       int
+	now, start int64
+	rtt        time.Duration
+	timeout    int64
+	gen        uint8
+	size       uint64
+	units      bool // give them back
+	probe      bool // give its place back
+	trained    bool // its latency says nothing, or has been told already
+	short      bool // a caller's deadline ended it before the time-out
+	verdict    Verdict
+}
+
+// verdict of an outcome. short is a deadline of the caller's that came before
+// the request time-out: a latency of at least so much, not a failure.
+func (h *hub) verdict(o *Outcome, rtt time.Duration, timeout int64) (v Verdict, short bool) {
+	v = o.Verdict
+	if v == 0 || v >= verdicts {
+		if o.Err == nil {
+			return OK, false
+		}
+		if errors.Is(o.Err, context.DeadlineExceeded) && int64(rtt) < timeout {
+			return Ignore, true
+		}
+		v = h.classify.of(o.Err)
+	}
+	h.counters.verdicts[v].Add(1)
+	return v, false
+}
+
+// settle books one end: units, latency, penalty.
+func (h *hub) settle(sn *snapshot, e *end, o *Outcome) {
+	st, f, c := e.n.st, &sn.fleet[e.lane], sn.coef
+	ls := &st.lane[e.lane]
+	if e.verdict == Unknown {
+		st.unknown[e.lane].Add(1)
+		if sn.flagsOf(e.n)&(flagUnknownCounts<<e.lane) != 0 {
+			e.verdict = Fault
+		}
+	}
+	rtt := float64(max(e.rtt, 1))
+	sample := f.mean // neutral in the fleet's mean
+	failed := false
+	switch e.verdict {
+	case OK:
+		if e.trained {
+			break
+		}
+		service := 0.0
+		if fb := o.Feedback; fb.ServiceTime > 0 {
+			service = float64(fb.ServiceTime)
+			ls.fb.Store(packLat(min(max(fb.InService, 0.001), maxInService), e.now))
+			h.fbSeen.Store(true)
+		}
+		c.train(ls, f, e.now, rtt, service)
+		st.rtt[e.lane].record(e.rtt)
+		if sample = rtt; service > 0 {
+			sample = service
+		}
+	case Unknown:
+		// An error that may be the application's: an answer, but one that
+		// comes fast must not make the worker look fast.
+		if !e.trained {
+			lat := unpackLat(ls.lat.Load())
+			c.train(ls, f, e.now, max(rtt, lat), 0)
+		}
+	case Fault, Broken, Overload:
+		failed = true
+		if e.verdict == Overload && o.RetryAfter > 0 {
+			st.retryAt.Store(e.now + int64(min(o.RetryAfter, maxRetryAfter)))
+		}
+		st.failed[e.lane].Add(1)
+		c.punish(ls, f, e.now, rtt, float64(e.timeout))
+	case Superseded:
+		c.censored(ls, f, e.now, rtt, true)
+	case Ignore:
+		if e.short {
+			c.censored(ls, f, e.now, rtt, false)
+		}
+	case StaleTopology:
+		h.refresh(Refresh{Reason: RefreshStaleVerdict, Worker: e.n.ID, Leader: o.Leader}, e.now)
+	}
+	if e.units {
+		st.closed[e.lane].Add(closedUnits(e.size, sample))
+	}
+	switch {
+	case e.verdict == Overload:
+		h.hold(e)
+	case failed:
+		h.failed(e, sn, e.lane, e.gen)
+		if other := 1 - e.lane; e.verdict == Broken {
+			st.failed[other].Add(1)
+			h.failed(e, sn, other, st.lane[other].pen.load().genAt(e.start))
+		}
+	case e.verdict == OK || e.verdict == Unknown:
+		if ls.pen.load()&penAttention != 0 {
+			h.succeeded(e.n, sn, e.lane, e.now, e.gen, e.probe)
+		}
+	case e.probe:
+		h.change(e.n, e.lane, e.now, func(p penalty) (penalty, bool, penalty) { return p.releaseProbe(e.gen), false, p })
+	}
+}
+
+// genAt is the generation a request begun at start belongs to.
+func (p penalty) genAt(start int64) uint8 {
+	if p.phase() == Probation && start < p.at() {
+		return p.gen() - 1
+	}
+	return p.gen()
+}
+
+func (h *hub) failed(e *end, sn *snapshot, ln int, gen uint8) {
+	o := outcome{failed: true, gen: gen, u: mix64(uint64(e.now) ^ uint64(e.n.slot)<<48 ^ h.salt)}
+	h.change(e.n, ln, e.now, func(p penalty) (penalty, bool, penalty) {
+		return p.releaseProbeIf(e.probe, gen).next(e.now, o, &sn.coef.rules)
+	})
+}
+
+func (h *hub) succeeded(n *node, sn *snapshot, ln int, now int64, gen uint8, probe bool) {
+	o := outcome{gen: gen, sick: sn.flagsOf(n)&(flagSick<<ln) != 0 || n.st.retryAt.Load() > now}
+	h.change(n, ln, now, func(p penalty) (penalty, bool, penalty) {
+		return p.releaseProbeIf(probe, gen).next(now, o, &sn.coef.rules)
+	})
+}
+
+// hold makes both lanes look at retryAt.
+func (h *hub) hold(e *end) {
+	for ln := range lanes {
+		h.change(e.n, ln, e.now, func(p penalty) (penalty, bool, penalty) {
+			p = p.releaseProbeIf(e.probe && ln == e.lane, e.gen)
+			if p.phase() == Healthy {
+				p = p.setPhase(Observed).setAt(e.now)
+			}
+			return p, false, p
+		})
+	}
+}
+
+func (p penalty) releaseProbeIf(probe bool, gen uint8) penalty {
+	if probe {
+		return p.releaseProbe(gen)
+	}
+	return p
+}
+
+// change moves one lane's penalty word and tells the hook of a new phase.
+func (h *hub) change(n *node, ln int, now int64, f func(p penalty) (penalty, bool, penalty)) (before, after penalty) {
+	before, after = n.st.lane[ln].pen.change(&h.out[ln], f)
+	if before.phase() == after.phase() {
+		return before, after
+	}
+	t := Transition{Worker: n.ID, Write: ln == laneWrite, From: before.phase(), To: after.phase()}
+	if t.To == Cooldown {
+		h.counters.trips.Add(1)
+		t.Until = time.Duration(max(after.at()-now, 0))
+	}
+	if h.hooks.Transition != nil {
+		h.enqueue(event{transition: t, kind: eventTransition})
+	}
+	return before, after
+}
+
+// flagsOf are a node's flags in this snapshot; none once it has left.
+func (sn *snapshot) flagsOf(n *node) uint32 {
+	if int(n.slot) < len(sn.cols) && sn.cols[n.slot].st == n.st {
+		return sn.cols[n.slot].flags
+	}
+	return 0
+}

@@ -1,0 +1,107 @@
+package ringwise
+
+import "sync/atomic"
+
+// lanes: reads (and unspecified requests) and writes have each their own
+// latency, failures and penalty; requests in flight are shared.
+const (
+	laneRead = iota
+	laneWrite
+	lanes
+)
+
+func laneOf(i Intent) int {
+	if i == Write {
+		return laneWrite
+	}
+	return laneRead
+}
+
+// leaseSegments is how many tables of leases a worker may come to have.
+const leaseSegments = 3
+
+// workerState is what changes with each request. It outlives topologies as
+// long as the worker keeps its ID and Incarnation. The first 64 bytes are all
+// that a read needs of a candidate; the size is a multiple of 64 that Go's
+// allocator aligns to 64, which TestWorkerState_Layout holds.
+type workerState struct {
+	// issued counts units reserved (a ticket); closed counts units given back
+	// per lane in its low 24 bits and sums their RTT, in 32 ns, above: a sum
+	// that overflows drops out at the top. In flight = issued - closed.
+	issued atomic.Uint64
+	closed [lanes]atomic.Uint64
+	// busy is since when something is in flight. It is stored before the
+	// ticket is issued: the other way round a reader sees false silence.
+	busy atomic.Int64
+	lane [lanes]laneState
+
+	// Leases: see lease.go. The first eight share a line.
+	slots [16]atomic.Uint64
+	more  [leaseSegments]atomic.Pointer[[]atomic.Uint64]
+
+	rtt [lanes]*rttHistogram
+	// Anonymous reservations, of StartWorker: the oldest closes first.
+	anonIssued, anonClosed atomic.Uint64
+	credit                 atomic.Int64  // of smooth weighted round robin
+	retryAt                atomic.Int64  // ns; an Overload verdict asked for no picks until then
+	failed                 [lanes]counts // failures
+	unknown                [lanes]counts // errors the Classifier does not know
+	cold                   *coldState
+}
+
+type counts struct{ atomic.Uint64 }
+
+// laneState is half a cache line. lat and mem are packed words (cost.go).
+type laneState struct {
+	lat atomic.Uint64
+	mem atomic.Uint64
+	pen penaltyWord
+	fb  atomic.Uint64 // what the worker said of itself on its last answer
+}
+
+// coldState is what only the fold, reports and topology changes touch, under
+// the writer lock.
+type coldState struct {
+	lane   [lanes]coldLane
+	marks  [2]uint64 // tickets as of one and two request time-outs ago
+	tombs  [2]uint64 // tickets under which expired leases are, or will be, forgotten
+	anon   [2]uint64 // anonIssued, likewise
+	marked int64     // when marks moved last
+	turns  uint64    // how often they have
+	leaks  uint64    // reservations that expired
+
+	clock  reportClock
+	report Report
+	taken  int64 // when the last report arrived, ns
+	every  int64 // smoothed interval of reports, ns
+
+	state State
+}
+
+type coldLane struct {
+	closed, failed, unknown     uint64  // as of the last fold
+	answers, failures, unknowns float64 // fading counts behind the rates
+
+	lowScores int   // folds in a row under TripScore
+	lowGen    uint8 // of the penalty they belong to
+	failing   bool  // over ErrorRateHigh and not yet under ErrorRateLow
+	slow      bool  // over SlowRatio times the fleet
+	turned    int64 // since when slow looks to have changed; 0: it does not
+	sick      bool  // failing, slow or of failed health
+}
+
+func newWorkerState() *workerState {
+	st := &workerState{cold: &coldState{}}
+	for i := range st.rtt {
+		st.rtt[i] = new(rttHistogram)
+	}
+	return st
+}
+
+const inFlightMask = 1<<24 - 1
+
+// inFlight is the units reserved and not given back.
+func (st *workerState) inFlight() int {
+	c := st.closed[laneRead].Load() + st.closed[laneWrite].Load()
+	return int((st.issued.Load() - c) & inFlightMask)
+}

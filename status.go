@@ -1,0 +1,200 @@
+package ringwise
+
+import (
+	"fmt"
+	"time"
+)
+
+// Status is a copy of all a person or an exporter needs, at one moment. It
+// marshals to JSON; durations are integers in nanoseconds, hence their names.
+// Its size is bounded by the number of workers. Counters only grow and stand
+// at 2^64-1 rather than wrap.
+type Status struct {
+	Name            string
+	Time            time.Time
+	Closed          bool `json:",omitempty"`
+	Workers         []WorkerStatus
+	TopologyEpoch   uint64
+	TopologyVersion uint64
+	TopologyAge     time.Duration `json:"TopologyAge_ns"`
+	LowConfidence   bool          // the topology is past its TTL
+	TuningVersion   uint64
+	SnapshotAge     time.Duration `json:"SnapshotAge_ns"` // since the last fold
+	Read, Write     LaneStatus
+	MaxOut          int // workers that penalties may take out at once
+
+	Picks         uint64 // units reserved so far
+	NoWorker      uint64 // picks that found nobody
+	Relaxed       uint64 // picks for which a rule was given up
+	Trips         uint64 // times a worker went into cooldown
+	Leaked        uint64 // reservations never closed
+	LateDone      uint64 // closed after they had expired
+	DoubleDone    uint64 // closed a second time
+	Untracked     uint64 // picks beyond what one worker's leases hold
+	StaleRefs     uint64 // Refs of workers that have left
+	Oversized     uint64 // candidate lists over 16
+	UnknownIDs    uint64 // calls that named no worker of the topology
+	BadScores     uint64 // scores that were not finite
+	PlugPanics    uint64 // panics of scorers, filters, pickers, locators, quotas
+	HookPanics    uint64
+	HooksDropped  uint64
+	ClockRebased  uint64            // times a worker's report clock was set anew
+	Verdicts      map[string]uint64 // errors by verdict
+	Reports       map[string]uint64 // reports by what became of them
+	ScorersOff    []string          `json:",omitempty"` // switched off after panics
+	Warnings      []string          `json:",omitempty"` // of Tuning, and what looks wrong now
+	RetriesBanked float64           // retries Do may make at once
+}
+
+// LaneStatus is the fleet on one lane.
+type LaneStatus struct {
+	Mean     time.Duration `json:"Mean_ns"` // EWMA of all workers' answers
+	Samples  float64
+	Cooldown int // workers taken out now
+}
+
+// WorkerStatus is one worker.
+type WorkerStatus struct {
+	ID, Addr, Zone, Rack string
+	Role                 string
+	State                string
+	Weight               float64
+	InFlight             int
+	Picks                uint64 // units reserved since it joined
+	Leaked               uint64
+	Read, Write          WorkerLane
+	ReportAge            time.Duration `json:"ReportAge_ns"` // 0: never reported
+	Stale                bool
+	Unconfirmed          bool
+	Flags                []string `json:",omitempty"` // of its report
+	Version              uint64
+	RetryAfter           time.Duration `json:"RetryAfter_ns"` // an Overload's
+}
+
+// WorkerLane is one worker on one lane.
+type WorkerLane struct {
+	Phase      string
+	Share      float64       // of its normal traffic that penalties leave it
+	Until      time.Duration `json:"Until_ns"` // the rest of a cooldown
+	Backoff    int           // cooldowns in a row that doubled
+	Latency    time.Duration `json:"Latency_ns"` // expected now, before load
+	Score      float64       // live cost score without load, 0..100
+	LastAnswer time.Duration `json:"LastAnswer_ns"` // age; 0: none yet
+	RTT        RTTStats
+	Failures   uint64
+	Unknown    uint64  // errors the Classifier does not know
+	ErrorRate  float64 // fading over some seconds
+}
+
+// Status returns a copy of the present state; about 20 us a worker.
+func (r *Router) Status() Status {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	sn, now := r.snap.Load(), r.now()
+	c := &r.counters
+	s := Status{Name: r.name, Time: r.wall(now), Closed: sn.closed, TopologyEpoch: sn.topology.Epoch,
+		TopologyVersion: sn.topology.Version, TopologyAge: time.Duration(now - sn.topologyAt),
+		LowConfidence: sn.lowConfidence, TuningVersion: sn.tuningVersion,
+		SnapshotAge: time.Duration(now - sn.published), MaxOut: int(r.out[0].max.Load()),
+		Read: r.laneStatus(sn, laneRead), Write: r.laneStatus(sn, laneWrite),
+		NoWorker: c.noWorker.Load(), Relaxed: c.relaxed.Load(), Trips: c.trips.Load(), Leaked: c.expired.Load(),
+		LateDone: c.lateDone.Load(), DoubleDone: c.doubleDone.Load(), Untracked: c.untracked.Load(),
+		StaleRefs: c.staleRefs.Load(), Oversized: c.oversized.Load(), UnknownIDs: c.unknownIDs.Load(),
+		BadScores: c.badScores.Load(), PlugPanics: c.plugPanics.Load(), HookPanics: r.panics.Load(),
+		HooksDropped: r.dropped.Load(), ClockRebased: c.rebased.Load(),
+		Verdicts: map[string]uint64{}, Reports: map[string]uint64{},
+		RetriesBanked: float64(r.retries.n.Load()) / budgetUnit}
+	for v := range c.verdicts {
+		if n := c.verdicts[v].Load(); n > 0 {
+			s.Verdicts[Verdict(v).String()] = n
+		}
+	}
+	for v := range c.reports {
+		if n := c.reports[v].Load(); n > 0 {
+			s.Reports[ReportReason(v).String()] = n
+		}
+	}
+	s.Picks = r.retiredPicks
+	for _, slot := range sn.live {
+		w := workerStatus(sn, slot, now)
+		s.Picks += w.Picks
+		s.Workers = append(s.Workers, w)
+	}
+	for _, p := range r.scorers {
+		if p.off() {
+			s.ScorersOff = append(s.ScorersOff, p.name)
+		}
+	}
+	s.Warnings = r.warnings(&s, sn)
+	return s
+}
+
+// leakAlarm is the share of picks never closed from which it shows: a lost
+// Observe in a thousand costs 30 % of p99 (docs/policy.md).
+const leakAlarm = 0.0005
+
+func (r *Router) warnings(s *Status, sn *snapshot) []string {
+	w := sn.coef.tuning.Warnings()
+	for i, p := range r.scorers {
+		if sn.coef.tuning.ScorerWeights[i] < 0 && sn.coef.tuning.drowns(p.weight) {
+			w = append(w, sn.coef.tuning.drownWarning("scorer "+p.name, p.weight))
+		}
+	}
+	if s.Leaked > 0 && float64(s.Leaked) > leakAlarm*float64(s.Picks) {
+		w = append(w, fmt.Sprintf("%d of %d reservations were never closed: every Choice needs one Done", s.Leaked, s.Picks))
+	}
+	if s.LowConfidence {
+		w = append(w, fmt.Sprintf("topology %d.%d is %v old, past its TTL of %v", s.TopologyEpoch, s.TopologyVersion,
+			s.TopologyAge.Round(time.Millisecond), sn.topology.TTL))
+	}
+	return w
+}
+
+func (r *Router) laneStatus(sn *snapshot, ln int) LaneStatus {
+	f := &sn.fleet[ln]
+	return LaneStatus{Mean: time.Duration(f.mean), Samples: f.n, Cooldown: int(r.out[ln].n.Load())}
+}
+
+func workerStatus(sn *snapshot, slot uint16, now int64) WorkerStatus {
+	col := &sn.cols[slot]
+	n, st, cold := col.node, col.st, col.st.cold
+	w := WorkerStatus{ID: n.ID, Addr: n.Addr, Zone: n.Zone, Rack: n.Rack, Role: n.Role.String(), State: cold.state.String(),
+		Weight: n.Weight, InFlight: st.inFlight(), Picks: st.issued.Load(), Leaked: cold.leaks,
+		Read: workerLane(sn, col, laneRead, now), Write: workerLane(sn, col, laneWrite, now),
+		Stale: col.flags&flagStale != 0, Unconfirmed: col.flags&flagUnconfirmed != 0,
+		Version: cold.report.Version.Or(0), RetryAfter: time.Duration(max(st.retryAt.Load()-now, 0))}
+	if cold.taken > 0 {
+		w.ReportAge = time.Duration(max(now-cold.taken, 1))
+	}
+	for _, f := range []struct {
+		on   Opt[bool]
+		name string
+	}{{cold.report.Compacting, "compacting"}, {cold.report.Repairing, "repairing"}, {cold.report.Recovering, "recovering"},
+		{cold.report.ReadOnly, "read-only"}, {cold.report.HealthFailed, "health check failed"}} {
+		if f.on.Or(false) {
+			w.Flags = append(w.Flags, f.name)
+		}
+	}
+	return w
+}
+
+func workerLane(sn *snapshot, col *column, ln int, now int64) WorkerLane {
+	st, c := col.st, sn.coef
+	ls, cl := &st.lane[ln], &st.cold.lane[ln]
+	p := ls.pen.load()
+	share, _ := p.share(now, &c.rules)
+	lat := c.latency(ls, float64(col.base[ln]), st.busy.Load(), uint64(st.inFlight()), now)
+	w := WorkerLane{Phase: p.phase().String(), Share: share, Backoff: max(p.level()-1, 0), Latency: time.Duration(lat),
+		Score: points(lat * float64(col.pre) * sn.fleet[ln].inv), RTT: st.rtt[ln].stats(),
+		Failures: st.failed[ln].Load(), Unknown: st.unknown[ln].Load()}
+	if p.phase() == Cooldown {
+		w.Until = time.Duration(max(p.at()-now, 0))
+	}
+	if word := ls.lat.Load(); word != 0 {
+		w.LastAnswer = time.Duration(max(ageOf(word, now), 1))
+	}
+	if cl.answers > 0 {
+		w.ErrorRate = cl.failures / cl.answers
+	}
+	return w
+}

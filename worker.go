@@ -1,0 +1,292 @@
+package ringwise
+
+import (
+	"fmt"
+	"math"
+	"time"
+)
+
+// Role is a worker's part in the replication of a shard.
+type Role uint8
+
+// Write, StrongRead and Pinned requests go to the primary where a candidate
+// has that role; a learner serves weak reads only.
+const (
+	RoleAny Role = iota
+	RolePrimary
+	RoleReplica
+	RoleLearner
+)
+
+var roleNames = [...]string{"any", "primary", "replica", "learner"}
+
+func (r Role) String() string { return nameOf(roleNames[:], int(r)) }
+
+// Intent is what a request wants to do.
+type Intent uint8
+
+// The intents.
+const (
+	// Unspecified passes all filters of a Write, uses the read lane and is
+	// never hedged: safe when the caller does not say.
+	Unspecified Intent = iota
+	// Read takes any candidate new enough for MinVersion, preferring but not
+	// insisting on it.
+	Read
+	// StrongRead needs a worker at MinVersion or newer, the primary where one
+	// exists.
+	StrongRead
+	// Write needs a worker that is not read-only, the primary where one
+	// exists, and has a health lane of its own.
+	Write
+	// Pinned goes to the primary, else to the first candidate that is not
+	// Down, whatever its penalty (lightweight transactions, leases).
+	Pinned
+	intents
+)
+
+var intentNames = [...]string{"unspecified", "read", "strong-read", "write", "pinned"}
+
+func (i Intent) String() string { return nameOf(intentNames[:], int(i)) }
+
+// State is a worker's connectivity as the caller's own events tell it.
+type State uint8
+
+// Up is the zero value. Down is never relaxed; Draining only when nothing
+// else is left.
+const (
+	Up State = iota
+	Down
+	Draining
+)
+
+var stateNames = [...]string{"up", "down", "draining"}
+
+func (s State) String() string { return nameOf(stateNames[:], int(s)) }
+
+func nameOf(names []string, i int) string {
+	if i < len(names) {
+		return names[i]
+	}
+	return "unknown"
+}
+
+// IOClass ranks a worker's storage.
+type IOClass uint8
+
+// IO classes from the slowest to the fastest; zero is not known.
+const (
+	IOUnknown IOClass = iota
+	IOSlow
+	IONormal
+	IOFast
+)
+
+// Worker is one server behind the router. Once given to a Router it is
+// immutable: a change comes with the next topology.
+type Worker struct {
+	// ID is the stable name that placement hashes; never a dial address,
+	// which may change under it. Required, at most 255 bytes.
+	ID string
+	// Addr is where the caller dials; ringwise only carries it.
+	Addr string
+	// Weight is the worker's share of the ring against its peers, in
+	// (0, 1000]. Zero means 1.
+	Weight float64
+	// Incarnation changes when a new process takes the name: statistics,
+	// penalties and reservations of the old one are dropped.
+	Incarnation uint64
+	// Zone and Rack are failure domains. Racks count within a zone.
+	Zone, Rack string
+	// Role is the part it plays for all its keys; a Locator or Among may say
+	// more by key. Default RoleAny.
+	Role Role
+	// Storage is its capacity in bytes, Bandwidth in bytes a second, IO the
+	// class of its disks; zero is not known.
+	Storage, Bandwidth uint64
+	IO                 IOClass
+}
+
+// Topology is the full set of workers, replacing the one before.
+type Topology struct {
+	// Epoch rises when the control plane is rebuilt and its versions start
+	// anew; Version rises with each change. Older ones are refused. Both zero
+	// means unversioned: always the newest, until a versioned one is set.
+	Epoch, Version uint64
+	// TTL is how long the topology may be believed without being renewed.
+	// Zero, the default, is for ever.
+	TTL     time.Duration
+	Workers []Worker
+}
+
+// Limits of a topology.
+const (
+	MaxWorkers  = 65_534 // dense slots are 16 bits wide
+	MaxWeight   = 1000.0
+	maxIDLength = 255
+)
+
+// validateWorkers checks what no ring or table can hold.
+func validateWorkers(ws []Worker) error {
+	if len(ws) > MaxWorkers {
+		return &ConfigError{"Workers", len(ws), fmt.Sprintf("at most %d workers", MaxWorkers)}
+	}
+	seen := make(map[string]int, len(ws))
+	for i := range ws {
+		w := &ws[i]
+		field := func(name string) string { return fmt.Sprintf("Workers[%d].%s", i, name) }
+		if w.ID == "" || len(w.ID) > maxIDLength {
+			return &ConfigError{field("ID"), fmt.Sprintf("%.40q", w.ID), "a name of 1 to 255 bytes"}
+		}
+		if j, dup := seen[w.ID]; dup {
+			return &ConfigError{field("ID"), fmt.Sprintf("%q", w.ID), fmt.Sprintf("a unique name; Workers[%d] has it too", j)}
+		}
+		seen[w.ID] = i
+		if !(w.Weight >= 0 && w.Weight <= MaxWeight) {
+			return &ConfigError{field("Weight"), w.Weight, "a number in [0, 1000], 0 meaning 1"}
+		}
+		if w.Role > RoleLearner {
+			return &ConfigError{field("Role"), uint8(w.Role), "RoleAny, RolePrimary, RoleReplica or RoleLearner"}
+		}
+		if w.IO > IOFast {
+			return &ConfigError{field("IO"), uint8(w.IO), "IOUnknown, IOSlow, IONormal or IOFast"}
+		}
+	}
+	return nil
+}
+
+// validate checks everything but the version order, which needs the router.
+func (t *Topology) validate() error {
+	if t.TTL < 0 {
+		return &ConfigError{"Topology.TTL", t.TTL, "a duration of at least 0, 0 meaning for ever"}
+	}
+	return validateWorkers(t.Workers)
+}
+
+// sameWorkers tells whether two topologies have equal content in any order.
+func sameWorkers(a, b []Worker) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	byID := make(map[string]*Worker, len(a))
+	for i := range a {
+		byID[a[i].ID] = &a[i]
+	}
+	for i := range b {
+		if w := byID[b[i].ID]; w == nil || *w != b[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// Opt is an optional value: the zero Opt is "not reported", which differs
+// from a reported zero.
+type Opt[T any] struct {
+	v  T
+	ok bool
+}
+
+// Some is a reported value.
+func Some[T any](v T) Opt[T] { return Opt[T]{v, true} }
+
+// Get returns the value and whether it was reported.
+func (o Opt[T]) Get() (T, bool) { return o.v, o.ok }
+
+// Or returns the value, or def when it was not reported.
+func (o Opt[T]) Or(def T) T {
+	if o.ok {
+		return o.v
+	}
+	return def
+}
+
+// Report is what a worker says of itself. Every field but Worker and Time is
+// optional. Reports feed hard filters, health flags and a weak prior, never
+// the choice alone: a choice made of reports herds (DESIGN.md).
+type Report struct {
+	Worker string    // its ID; required
+	Time   time.Time // when the worker took the figures, by its own clock; required
+
+	CPU     Opt[float64] // busy share, 0..1
+	IOWait  Opt[float64] // share, 0..1
+	Memory  Opt[float64] // used share, 0..1
+	Queue   Opt[float64] // requests waiting, 0..1e9
+	RTTAvg  Opt[time.Duration]
+	RTTP99  Opt[time.Duration]
+	Errors  Opt[float64] // share of requests, 0..1
+	Rejects Opt[float64] // share of requests, 0..1
+	Version Opt[uint64]  // newest version applied, for MinVersion
+
+	Compacting, Repairing, Recovering, ReadOnly Opt[bool]
+	HealthFailed                                Opt[bool] // its own health check fails
+}
+
+const maxReportRTT = time.Hour
+
+// check finds the first field that is not finite or out of range.
+func (r *Report) check() *ReportError {
+	for _, f := range [...]struct {
+		name string
+		v    Opt[float64]
+		max  float64
+	}{
+		{"CPU", r.CPU, 1}, {"IOWait", r.IOWait, 1}, {"Memory", r.Memory, 1}, {"Queue", r.Queue, 1e9},
+		{"Errors", r.Errors, 1}, {"Rejects", r.Rejects, 1},
+	} {
+		v, ok := f.v.Get()
+		switch {
+		case !ok:
+		case math.IsNaN(v) || math.IsInf(v, 0):
+			return &ReportError{r.Worker, f.name, v, "a finite number", ReportNotFinite}
+		case v < 0 || v > f.max:
+			return &ReportError{r.Worker, f.name, v, fmt.Sprintf("a number in [0, %g]", f.max), ReportOutOfRange}
+		}
+	}
+	for _, f := range [...]struct {
+		name string
+		v    Opt[time.Duration]
+	}{{"RTTAvg", r.RTTAvg}, {"RTTP99", r.RTTP99}} {
+		if v, ok := f.v.Get(); ok && (v < 0 || v > maxReportRTT) {
+			return &ReportError{r.Worker, f.name, v, "a duration in [0, 1h]", ReportOutOfRange}
+		}
+	}
+	if r.Time.IsZero() {
+		return &ReportError{r.Worker, "Time", r.Time, "a time", ReportOutOfRange}
+	}
+	return nil
+}
+
+// Rules for a worker's clock (S3).
+const (
+	reportMaxAhead     = 30 * time.Second
+	reportMaxBack      = 10 * time.Second // further back than this may be a new time base
+	reportBackRefusals = 3                // so many in a row and it is one
+)
+
+// reportClock holds one worker's time line. The caller holds the writer lock.
+type reportClock struct {
+	last     time.Time
+	refusals int // in a row, for going far back
+}
+
+// admit says whether a report of time t may be taken at wall time now, and
+// whether it starts a new time base.
+func (c *reportClock) admit(t, now time.Time) (reason ReportReason, rebased bool) {
+	switch {
+	case t.After(now.Add(reportMaxAhead)):
+		return ReportFuture, false
+	case c.last.IsZero() || t.After(c.last):
+		c.last, c.refusals = t, 0
+		return ReportOK, false
+	case t.Equal(c.last):
+		return ReportDuplicate, false
+	case c.last.Sub(t) <= reportMaxBack:
+		return ReportBackwards, false
+	case c.refusals < reportBackRefusals:
+		c.refusals++
+		return ReportBackwards, false
+	}
+	c.last, c.refusals = t, 0
+	return ReportOK, true
+}
