@@ -21,6 +21,9 @@ func (b *budget) earn(share float64) {
 	}
 }
 
+// refund gives one token back.
+func (b *budget) refund() { b.n.Add(budgetUnit) }
+
 func (b *budget) spend(cost, share float64) bool {
 	need := int64(cost * budgetUnit)
 	for share > 0 {
@@ -34,3 +37,5 @@ func (b *budget) spend(cost, share float64) bool {
 	}
 	return false
 }
+
+func (b *budget) banked() float64 { return float64(b.n.Load()) / budgetUnit }

@@ -11,61 +11,66 @@ type DoOption func(*doConfig)
 
 type doConfig struct {
 	classify Classifier
+	discard  func(any)
 }
 
 // WithVerdict classifies the errors of this Do instead of the Router's
 // Classifier.
 func WithVerdict(f Classifier) DoOption { return func(c *doConfig) { c.classify = f } }
 
+// WithDiscard is given the value of an attempt that answered too late, in a
+// goroutine of its own, to close what it holds.
+func WithDiscard(f func(any)) DoOption { return func(c *doConfig) { c.discard = f } }
+
 // Do picks a worker, calls f with it and closes the choice, whatever happens:
-// a panic in f gives the reservation back and goes on. A request that is
-// Idempotent is tried once more, at once, on a candidate not tried, when it
-// failed by the worker's fault and the budget allows (Tuning.RetryBudget).
-// The error is f's last, or the router's where nobody could be picked.
+// a panic in f gives the reservation back and goes on in the caller. The
+// error is f's, or the router's where nobody could be picked.
 //
-// f must honour its context. It must not close the choice; Extend and
-// FirstByte are fine.
-func Do[T any](ctx context.Context, r *Router, q Request, f func(context.Context, Choice) (T, error), opts ...DoOption) (T, error) {
+// A request that is Idempotent is tried once more, at once, on a candidate
+// not tried, when it failed by the worker's fault and Tuning.RetryBudget
+// allows. If it is a Read or StrongRead as well and Tuning.HedgeBudget is not
+// 0, a copy goes to another candidate when the first answer is long in
+// coming: the first answer wins and the other's context is cancelled. Such
+// requests run in goroutines of their own, so that a function that is slow to
+// honour its context does not hold up the winner; Do then returns as soon as
+// ctx ends. Without a hedge f runs in the caller's goroutine.
+//
+// f must not close the choice; Extend and FirstByte are fine.
+func Do[T any](ctx context.Context, r *Router, q Request, f func(context.Context, Choice) (T, error), opts ...DoOption) (v T, err error) {
 	var c doConfig
 	for _, o := range opts {
 		o(&c)
 	}
-	var tried Tried
 	if q.Idempotent && q.Tried == nil {
-		q.Tried = &tried
+		q.Tried = new(Tried)
 	}
-	v, err, verdict := attempt(ctx, r, &q, f, &c)
+	first, err := r.Route(q)
+	if err != nil {
+		return v, err
+	}
+	q.Tried.add(first)
+	if delay, ok := first.HedgeAfter(); ok {
+		h := hedged[T]{r: r, q: &q, f: f, c: &c, out: make(chan result[T], 2)}
+		return h.run(ctx, first, delay)
+	}
+	v, err, verdict := attempt(ctx, r, first, f, &c)
+	if !q.Idempotent {
+		return v, err
+	}
 	if err == nil {
-		if q.Idempotent {
-			r.retries.earn(r.snap.Load().coef.tuning.RetryBudget)
-		}
+		r.retries.earn(r.Tuning().RetryBudget)
 		return v, nil
 	}
-	if !q.Idempotent || !retriable(verdict) || ctx.Err() != nil {
+	second, ok := r.retry(ctx, &q, err, verdict)
+	if !ok {
 		return v, err
 	}
-	cost := 1.0
-	if isTimeout(err) {
-		cost = 2
-	}
-	if !r.retries.spend(cost, r.snap.Load().coef.tuning.RetryBudget) {
-		return v, err
-	}
-	q.Start = time.Time{} // the second attempt begins now
-	again, err2, _ := attempt(ctx, r, &q, f, &c)
-	if errors.Is(err2, ErrNoWorker) {
-		return v, err // nobody else: the first error tells more
-	}
-	return again, err2
+	v, err, _ = attempt(ctx, r, second, f, &c)
+	return v, err
 }
 
-// attempt is one pick, one call and its end.
-func attempt[T any](ctx context.Context, r *Router, q *Request, f func(context.Context, Choice) (T, error), c *doConfig) (v T, err error, verdict Verdict) {
-	choice, err := r.Route(*q)
-	if err != nil {
-		return v, err, 0
-	}
-	q.Tried.add(choice)
+// attempt is one call and its end.
+func attempt[T any](ctx context.Context, r *Router, choice Choice, f func(context.Context, Choice) (T, error), c *doConfig) (v T, err error, verdict Verdict) {
 	done := false
 	defer func() {
 		if !done { // f panicked
@@ -74,11 +79,36 @@ func attempt[T any](ctx context.Context, r *Router, q *Request, f func(context.C
 	}()
 	v, err = f(ctx, choice)
 	done = true
+	return v, err, c.finish(r, choice, err)
+}
+
+func (c *doConfig) finish(r *Router, choice Choice, err error) Verdict {
 	o := Outcome{Err: err}
 	if err != nil && c.classify != nil {
 		o.Verdict = c.classify.of(err)
 	}
-	return v, err, r.hub.finish(choice, &o)
+	return r.hub.finish(choice, &o)
+}
+
+// retry picks the worker of a second attempt, if there is to be one.
+func (r *Router) retry(ctx context.Context, q *Request, err error, verdict Verdict) (Choice, bool) {
+	if !retriable(verdict) || ctx.Err() != nil {
+		return Choice{}, false
+	}
+	cost := 1.0
+	if isTimeout(err) {
+		cost = 2
+	}
+	if !r.retries.spend(cost, r.Tuning().RetryBudget) {
+		return Choice{}, false
+	}
+	q.Start = time.Time{} // it begins now
+	second, err := r.Route(*q)
+	if err != nil {
+		return Choice{}, false // nobody else: the first error tells more
+	}
+	q.Tried.add(second)
+	return second, true
 }
 
 func (t *Tried) add(c Choice) {
@@ -93,4 +123,159 @@ func retriable(v Verdict) bool { return v == Fault || v == Broken || v == Overlo
 func isTimeout(err error) bool {
 	var t interface{ Timeout() bool }
 	return errors.As(err, &t) && t.Timeout()
+}
+
+// Hedge picks the worker of a copy of the request that first is serving, not
+// among those tried, and takes it off the budget. It is false where the
+// budget or the candidates are used up. Whoever answers first is closed as
+// usual, the other with the verdict Superseded, its context cancelled.
+func (r *Router) Hedge(q Request, first Choice) (Choice, bool) {
+	if first.meta&metaHedgeable == 0 || !r.hedge.tokens.spend(1, r.Tuning().HedgeBudget) {
+		return Choice{}, false
+	}
+	if q.Tried == nil {
+		q.Tried = new(Tried)
+	}
+	q.Tried.add(first)
+	q.Start = time.Time{}
+	c, err := r.Route(q)
+	if err == nil && c.Relaxed()&RelaxedPenalty != 0 {
+		c.Cancel() // a worker that is held back is not worth a copy
+		err = ErrNoWorker
+	}
+	if err != nil {
+		r.hedge.tokens.refund()
+		return Choice{}, false
+	}
+	r.hedge.sent.Add(1)
+	c.meta |= metaCopy
+	q.Tried.add(c)
+	return c, true
+}
+
+// hedged is one call of Do that may have two attempts at once.
+type hedged[T any] struct {
+	r   *Router
+	q   *Request
+	f   func(context.Context, Choice) (T, error)
+	c   *doConfig
+	out chan result[T] // has room for both, so no attempt is left behind
+}
+
+type result[T any] struct {
+	v        T
+	err      error
+	choice   Choice
+	panicked any
+	failed   bool // f did not return
+}
+
+// start runs one attempt in a goroutine, which ends with f.
+func (h *hedged[T]) start(ctx context.Context, choice Choice) context.CancelFunc {
+	ctx, cancel := context.WithCancel(ctx)
+	go func() {
+		res := result[T]{choice: choice, failed: true}
+		defer func() {
+			if res.failed {
+				res.panicked = recover()
+			}
+			h.out <- res
+		}()
+		res.v, res.err = h.f(ctx, choice)
+		res.failed = false
+	}()
+	return cancel
+}
+
+func (h *hedged[T]) run(ctx context.Context, first Choice, delay time.Duration) (v T, err error) {
+	timer := time.NewTimer(delay)
+	defer timer.Stop()
+	open := make([]Choice, 1, 2)
+	open[0] = first
+	cancels := make([]context.CancelFunc, 1, 2)
+	cancels[0] = h.start(ctx, first)
+	defer func() {
+		for _, cancel := range cancels {
+			cancel()
+		}
+	}()
+	second := func(c Choice) {
+		open = append(open, c)
+		cancels = append(cancels, h.start(ctx, c))
+	}
+	for {
+		select {
+		case <-timer.C:
+			if len(cancels) == 1 {
+				if c, ok := h.r.Hedge(*h.q, first); ok {
+					second(c)
+				}
+			}
+			continue
+		case <-ctx.Done():
+			for _, c := range open {
+				h.c.finish(h.r, c, ctx.Err())
+			}
+			h.drain(len(open))
+			return v, ctx.Err()
+		case res := <-h.out:
+			open = without(open, res.choice)
+			if res.failed {
+				res.choice.Cancel()
+				h.supersede(open)
+				panic(res.panicked)
+			}
+			verdict := h.c.finish(h.r, res.choice, res.err)
+			if res.err == nil {
+				h.r.retries.earn(h.r.Tuning().RetryBudget)
+				h.supersede(open)
+				return res.v, nil
+			}
+			if len(open) > 0 && retriable(verdict) {
+				v, err = res.v, res.err
+				continue // the other may still answer
+			}
+			if len(cancels) == 1 {
+				if c, ok := h.r.retry(ctx, h.q, res.err, verdict); ok {
+					second(c)
+					continue
+				}
+			}
+			h.supersede(open)
+			return res.v, res.err
+		}
+	}
+}
+
+func without(cs []Choice, c Choice) []Choice {
+	for i := range cs {
+		if cs[i].lease == c.lease && cs[i].n == c.n {
+			return append(cs[:i:i], cs[i+1:]...)
+		}
+	}
+	return cs
+}
+
+// supersede closes the losers at once; their values go to WithDiscard when
+// they come.
+func (h *hedged[T]) supersede(open []Choice) {
+	for _, c := range open {
+		h.r.hub.finish(c, &Outcome{Verdict: Superseded})
+	}
+	h.drain(len(open))
+}
+
+// drain hands late values of n attempts to WithDiscard.
+func (h *hedged[T]) drain(n int) {
+	if n == 0 || h.c.discard == nil {
+		return
+	}
+	discard := h.c.discard
+	go func() {
+		for range n {
+			if res := <-h.out; res.err == nil && !res.failed {
+				discard(res.v)
+			}
+		}
+	}()
 }

@@ -25,6 +25,7 @@ type hub struct {
 	// nextFold is when the next Observe may fold, ns.
 	nextFold atomic.Int64
 	fbSeen   atomic.Bool // some answer carried feedback
+	hedge    hedge
 	counters counters
 }
 

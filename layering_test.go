@@ -16,9 +16,9 @@ import (
 var layers = []string{
 	"doc.go", "errors.go", "tuning.go", "worker.go",
 	"window.go", "histogram.go", "ring.go", "ringbuild.go", "ringchange.go",
-	"rand.go", "reason.go", "penalty.go", "verdict.go", "hooks.go", "clock.go",
+	"num.go", "reason.go", "penalty.go", "verdict.go", "hooks.go", "clock.go", "budget.go", "hedge.go",
 	"state.go", "lease.go", "cost.go", "snapshot.go", "hub.go", "observe.go", "weigh.go",
-	"view.go", "filter.go", "scorer.go", "picker.go", "sample.go", "options.go", "budget.go",
+	"view.go", "filter.go", "scorer.go", "picker.go", "sample.go", "options.go",
 	"router.go", "topology.go", "intake.go", "maintain.go", "candidates.go", "route.go", "plan.go", "explain.go", "do.go", "status.go",
 }
 

@@ -203,6 +203,8 @@ const (
 	metaLowConfidence = 1 << 26
 	metaPanic         = 1 << 27
 	metaReserved      = 1 << 28 // without it nothing is to be given back
+	metaHedgeable     = 1 << 29 // an idempotent read
+	metaCopy          = 1 << 30 // the copy of another
 	metaTimeoutShift  = 32
 )
 

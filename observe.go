@@ -104,6 +104,29 @@ func (c Choice) Extend() {
 	}
 }
 
+// hedgeDelay is when the copy of a request is due, after its pick.
+func (h *hub) hedgeDelay(ln int) (time.Duration, bool) {
+	sn := h.snap.Load()
+	t, f := &sn.coef.tuning, &sn.fleet[ln]
+	if t.HedgeBudget == 0 || f.n == 0 {
+		return 0, false
+	}
+	h.hedge.tokens.earn(t.HedgeBudget)
+	return time.Duration(h.hedge.factor(t) * f.mean), true
+}
+
+// HedgeAfter is for callers who send copies themselves: the time after the
+// pick at which a copy of the request is due, if there is no answer by then;
+// Router.Hedge then names its worker. It is false for requests that are not
+// Idempotent or no reads, without a budget, and before the first answer. Ask
+// once a request: each call earns a part of a copy.
+func (c Choice) HedgeAfter() (time.Duration, bool) {
+	if c.n == nil || c.meta&metaHedgeable == 0 {
+		return 0, false
+	}
+	return c.n.hub.hedgeDelay(leaseLaneOf(c.lease))
+}
+
 // observe is the short path of a closed choice: an answer with its RTT.
 func (h *hub) observe(c Choice, rtt time.Duration, err error) {
 	if err != nil || rtt <= 0 {
@@ -173,7 +196,7 @@ func (h *hub) finishTaken(c Choice, l uint64, o *Outcome) Verdict {
 	sn, ln := h.snap.Load(), leaseLaneOf(l)
 	e := end{n: c.n, lane: ln, now: now, start: c.start, rtt: rtt, gen: leaseGen(l), timeout: c.timeout(),
 		size: leaseSize(l), units: l&leaseExpired == 0, probe: l&(leaseProbe|leaseExpired) == leaseProbe,
-		trained: l&leaseFirstByte != 0 || o.Batch > 0}
+		trained: l&leaseFirstByte != 0 || o.Batch > 0, copy: c.meta&metaCopy != 0}
 	if l&leaseExpired != 0 {
 		h.counters.lateDone.Add(1)
 	}
@@ -197,6 +220,7 @@ type end struct {
 	units      bool // give them back
 	probe      bool // give its place back
 	trained    bool // its latency says nothing, or has been told already
+	copy       bool // of another, as a hedge
 	short      bool // a caller's deadline ended it before the time-out
 	verdict    Verdict
 }
@@ -263,6 +287,7 @@ func (h *hub) settle(sn *snapshot, e *end, o *Outcome) {
 		c.punish(ls, f, e.now, rtt, float64(e.timeout))
 	case Superseded:
 		c.censored(ls, f, e.now, rtt, true)
+		h.hedge.learn(&c.tuning, !e.copy)
 	case Ignore:
 		if e.short {
 			c.censored(ls, f, e.now, rtt, false)

@@ -76,10 +76,15 @@ func (q *Request) leaseBits(c *coefficients) uint64 {
 }
 
 func (q *Request) meta(c *coefficients) uint64 {
+	m := c.timeoutMeta
 	if q.Timeout > 0 {
-		return timeoutMeta(int64(q.Timeout))
+		m = timeoutMeta(int64(q.Timeout))
 	}
-	return c.timeoutMeta
+	if q.Idempotent && (q.Intent == Read || q.Intent == StrongRead) {
+		m |= metaHedgeable
+	}
+	return m
+
 }
 
 // short is a pick in which nothing is out of the ordinary: at most four

@@ -23,27 +23,29 @@ type Status struct {
 	Read, Write     LaneStatus
 	MaxOut          int // workers that penalties may take out at once
 
-	Picks         uint64 // units reserved so far
-	NoWorker      uint64 // picks that found nobody
-	Relaxed       uint64 // picks for which a rule was given up
-	Trips         uint64 // times a worker went into cooldown
-	Leaked        uint64 // reservations never closed
-	LateDone      uint64 // closed after they had expired
-	DoubleDone    uint64 // closed a second time
-	Untracked     uint64 // picks beyond what one worker's leases hold
-	StaleRefs     uint64 // Refs of workers that have left
-	Oversized     uint64 // candidate lists over 16
-	UnknownIDs    uint64 // calls that named no worker of the topology
-	BadScores     uint64 // scores that were not finite
-	PlugPanics    uint64 // panics of scorers, filters, pickers, locators, quotas
-	HookPanics    uint64
-	HooksDropped  uint64
-	ClockRebased  uint64            // times a worker's report clock was set anew
-	Verdicts      map[string]uint64 // errors by verdict
-	Reports       map[string]uint64 // reports by what became of them
-	ScorersOff    []string          `json:",omitempty"` // switched off after panics
-	Warnings      []string          `json:",omitempty"` // of Tuning, and what looks wrong now
-	RetriesBanked float64           // retries Do may make at once
+	Picks                     uint64 // units reserved so far
+	NoWorker                  uint64 // picks that found nobody
+	Relaxed                   uint64 // picks for which a rule was given up
+	Trips                     uint64 // times a worker went into cooldown
+	Leaked                    uint64 // reservations never closed
+	LateDone                  uint64 // closed after they had expired
+	DoubleDone                uint64 // closed a second time
+	Untracked                 uint64 // picks beyond what one worker's leases hold
+	StaleRefs                 uint64 // Refs of workers that have left
+	Oversized                 uint64 // candidate lists over 16
+	UnknownIDs                uint64 // calls that named no worker of the topology
+	BadScores                 uint64 // scores that were not finite
+	PlugPanics                uint64 // panics of scorers, filters, pickers, locators, quotas
+	HookPanics                uint64
+	HooksDropped              uint64
+	ClockRebased              uint64            // times a worker's report clock was set anew
+	Verdicts                  map[string]uint64 // errors by verdict
+	Reports                   map[string]uint64 // reports by what became of them
+	ScorersOff                []string          `json:",omitempty"` // switched off after panics
+	Warnings                  []string          `json:",omitempty"` // of Tuning, and what looks wrong now
+	RetriesBanked             float64           // retries Do may make at once
+	HedgesBanked, HedgeFactor float64           // copies Do may send at once, and after how many fleet means
+	Hedges, HedgesWon         uint64            // copies sent, and those that answered first
 }
 
 // LaneStatus is the fleet on one lane.
@@ -103,7 +105,8 @@ func (r *Router) Status() Status {
 		BadScores: c.badScores.Load(), PlugPanics: c.plugPanics.Load(), HookPanics: r.panics.Load(),
 		HooksDropped: r.dropped.Load(), ClockRebased: c.rebased.Load(),
 		Verdicts: map[string]uint64{}, Reports: map[string]uint64{},
-		RetriesBanked: float64(r.retries.n.Load()) / budgetUnit}
+		RetriesBanked: r.retries.banked(), HedgesBanked: r.hedge.tokens.banked(), HedgeFactor: r.hedge.factor(&sn.coef.tuning),
+		Hedges: r.hedge.sent.Load(), HedgesWon: r.hedge.won.Load()}
 	for v := range c.verdicts {
 		if n := c.verdicts[v].Load(); n > 0 {
 			s.Verdicts[Verdict(v).String()] = n

@@ -127,6 +127,14 @@ type Tuning struct {
 	// once more: each success earns so much of a retry, up to 10; a time-out
 	// costs two. 0 is off. Default 0.02.
 	RetryBudget float64 `range:"0..1"`
+	// HedgeBudget is the share of Do's idempotent reads of which a copy may be
+	// sent, up to 10 at once; 0 is off. A copy is due after k fleet means; k
+	// starts at HedgeStart and moves within HedgeMin and HedgeMax so that half
+	// of the copies win. Defaults 0.02, 6, 5, 30.
+	HedgeBudget float64 `range:"0..1"`
+	HedgeStart  float64 `range:"1..1000"`
+	HedgeMin    float64 `range:"1..1000"`
+	HedgeMax    float64 `range:"1..1000"`
 	// MaxOut is the most of the fleet, and of a request's candidates, that
 	// penalties may take out. Default 0.5.
 	MaxOut float64 `range:"0..1"`
@@ -161,7 +169,7 @@ func DefaultTuning() Tuning {
 		CooldownMin: time.Second, CooldownMax: 30 * time.Second, CooldownJitter: 0.25,
 		RampTime: 10 * time.Second, RampSteps: 5, ProbeQuota: 1,
 		ErrorRateHigh: 0.03, ErrorRateLow: 0.015, ErrorSamples: 20, SlowRatio: 2, SlowTime: time.Second,
-		ObservedFactor: 0.85, PanicFactor: 0.2, MaxOut: 0.5, RetryBudget: 0.02,
+		ObservedFactor: 0.85, PanicFactor: 0.2, MaxOut: 0.5, RetryBudget: 0.02, HedgeBudget: 0.02, HedgeStart: 6, HedgeMin: 5, HedgeMax: 30,
 		LoadTrust: 5 * time.Second, TrustIntervals: 3, StaleFactor: 0.5,
 		FoldInterval: 100 * time.Millisecond,
 	}
@@ -190,6 +198,7 @@ func (t Tuning) Validate() error {
 		{"GainMin", "GainMax", t.GainMin <= t.GainMax, t.GainMin, t.GainMax},
 		{"MemoryMin", "MemoryMax", t.MemoryMin <= t.MemoryMax, t.MemoryMin, t.MemoryMax},
 		{"CooldownMin", "CooldownMax", t.CooldownMin <= t.CooldownMax, t.CooldownMin, t.CooldownMax},
+		{"HedgeMin", "HedgeMax", t.HedgeMin <= t.HedgeMax, t.HedgeMin, t.HedgeMax},
 		{"ErrorRateLow", "ErrorRateHigh", t.ErrorRateLow <= t.ErrorRateHigh, t.ErrorRateLow, t.ErrorRateHigh},
 	} {
 		if !o.ordered {

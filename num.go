@@ -1,5 +1,7 @@
 package ringwise
 
+import "golang.org/x/exp/constraints"
+
 // Rand is the random source of one pick.
 type Rand struct{ s uint64 }
 
@@ -21,3 +23,8 @@ func mix64(x uint64) uint64 {
 
 // unit maps 64 random bits to [0, 1).
 func unit(u uint64) float64 { return float64(u>>11) * 0x1p-53 }
+
+// clamp is x, or the limit it is past.
+func clamp[T constraints.Integer | constraints.Float](x, low, high T) T {
+	return min(max(x, low), high)
+}
