@@ -85,26 +85,21 @@ func (r *Router) locate(v *View, h KeyHash) {
 // the ring. The owners that are Down come last, to be named.
 func (r *Router) addOwners(v *View, h KeyHash) {
 	sn := v.sn
-	owners := sn.ring.owners(h)
-	down := 0
+	var own, next [MaxCandidates]uint16
+	owners := sn.ring.owners(h, &own)
+	down := false
 	for _, slot := range owners {
 		if sn.cols[slot].flags&flagDown != 0 {
-			down++
+			down = true
 			continue
 		}
 		v.add(slot, sn.nodes[slot].Role)
 	}
-	if down == 0 {
+	if !down {
 		return
 	}
-	row := sn.ring.row(h)
-	if down == 1 && len(row) > len(owners) && sn.cols[row[len(row)-1]].flags&flagDown == 0 {
-		v.add(row[len(row)-1], sn.nodes[row[len(row)-1]].Role)
-	} else {
-		var buf [MaxCandidates]uint16
-		for _, slot := range sn.ring.walk(h, sn.down, buf[:0], len(owners)) {
-			v.add(slot, sn.nodes[slot].Role)
-		}
+	for _, slot := range sn.ring.walk(h, sn.down, next[:0], len(owners)) {
+		v.add(slot, sn.nodes[slot].Role)
 	}
 	for _, slot := range owners {
 		v.add(slot, sn.nodes[slot].Role)

@@ -22,6 +22,7 @@ type coefficients struct {
 	fbWeight, fbInv   float64 // fbInv: 1/ns
 	tauInv            float64 // 1/ns
 	gainMin, gainMax  float64
+	gainFrom, gainTo  float64 // gaps, in time constants, at which the limits begin
 	failGain, failCap float64
 	timeout           int64
 	timeoutMeta       uint64             // as in Choice.meta
@@ -58,6 +59,7 @@ func compile(t Tuning) *coefficients {
 		tauInv: 1 / float64(t.LatencyTau), gainMin: t.GainMin, gainMax: t.GainMax,
 		failGain: t.FailureGain, failCap: t.FailureCap, timeout: int64(t.RequestTimeout), timeoutMeta: timeoutMeta(int64(t.RequestTimeout)),
 	}
+	c.gainFrom, c.gainTo = -math.Log1p(-t.GainMin), -math.Log1p(-t.GainMax)
 	m, failMem := float64(t.MemoryMin), float64(t.FailureMemory)
 	top := float64(t.MemoryMax)
 	c.memTop, c.memFail = memLevels-1, memLevels-1
@@ -125,14 +127,18 @@ var fadeTable = func() (t [fadeEnd + 2]float32) {
 const (
 	fadeSteps = 16
 	fadeEnd   = 256
+	fadeLimit = float64(fadeEnd) / fadeSteps
 )
 
 // fade is exp(-x) for x >= 0, exact to 0.05 % of 1.
 func fade(x float64) float64 {
-	x = min(x*fadeSteps, fadeEnd)
-	i := int(x)
+	if !(x < fadeLimit) {
+		return 0
+	}
+	x *= fadeSteps
+	i := uint8(x)
 	a := float64(fadeTable[i])
-	return a + (x-float64(i))*(float64(fadeTable[i+1])-a)
+	return a + (x-float64(i))*(float64(fadeTable[int(i)+1])-a)
 }
 
 // latency is what a request sent to the worker now is expected to take before
@@ -183,9 +189,9 @@ func (c *coefficients) feedback(ls *laneState, f *fleet, now int64) float64 {
 func (c *coefficients) train(ls *laneState, f *fleet, now int64, rtt, service float64) {
 	w, m := ls.lat.Load(), ls.mem.Load()
 	lat := rtt
-	since := 0.0
+	since := int64(0)
 	if w != 0 {
-		since = min(float64(ageOf(w, now)), gapMax)
+		since = ageOf(w, now)
 		lat = unpackLat(w)
 		lat += c.gain(since) * (rtt - lat)
 	}
@@ -193,33 +199,35 @@ func (c *coefficients) train(ls *laneState, f *fleet, now int64, rtt, service fl
 		lat = service
 	}
 	ls.lat.Store(packLat(lat, now))
-	gap, level := memGapOf(m), memLevelOf(m)
+	level := memLevelOf(m)
 	next := level
 	if lat > f.slow {
-		next = min(level+1, c.memTop)
-	} else if level > 0 {
+		if next < c.memTop {
+			next++
+		}
+	} else if next > 0 {
 		next--
 	}
+	gap := memGapOf(m)
 	if next == level && since < gapFine && gap < gapFine && m != 0 {
 		return // a gap so short never is what memory lasts: spare the store
 	}
 	if w != 0 {
-		gap += gapGain * (since - gap)
+		gap += gapGain * (float64(min(since, gapMax)) - gap)
 	}
 	ls.mem.Store(c.memory(gap, next))
 }
 
-// quiet tells whether the last answer is older than a quarter of a latency.
-// If not, silence counted from it is right to that quarter, and a pick need
-// not store since when the worker is busy: one atomic store less under load.
-func (ls *laneState) quiet(now int64) bool {
-	w := ls.lat.Load()
-	return float64(ageOf(w, now))*4 > unpackLat(w)
-}
-
 // gain of a sample that comes so many ns after the one before.
-func (c *coefficients) gain(since float64) float64 {
-	return min(max(1-fade(since*c.tauInv), c.gainMin), c.gainMax)
+func (c *coefficients) gain(since int64) float64 {
+	switch x := float64(since) * c.tauInv; {
+	case x <= c.gainFrom:
+		return c.gainMin
+	case x >= c.gainTo:
+		return c.gainMax
+	default:
+		return 1 - fade(x)
+	}
 }
 
 func (c *coefficients) memory(gap float64, level int) uint64 {
@@ -245,7 +253,7 @@ func (c *coefficients) censored(ls *laneState, f *fleet, now int64, elapsed floa
 		if superseded {
 			lat, level = elapsed, min(level+1, c.memTop)
 		} else {
-			lat += c.gain(float64(ageOf(w, now))) * (elapsed - lat)
+			lat += c.gain(ageOf(w, now)) * (elapsed - lat)
 		}
 		if ls.lat.CompareAndSwap(w, packLat(lat, now)) {
 			ls.mem.Store(c.memory(memGapOf(m), level))
@@ -265,7 +273,7 @@ func (c *coefficients) punish(ls *laneState, f *fleet, now int64, rtt, timeout f
 		gain := c.failGain
 		if w != 0 {
 			lat = unpackLat(w)
-			gain = max(gain, c.gain(float64(ageOf(w, now))))
+			gain = max(gain, c.gain(ageOf(w, now)))
 		}
 		lat = max(lat, lat+gain*(sample-lat))
 		if !ls.lat.CompareAndSwap(w, packLat(lat, now)) {

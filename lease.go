@@ -45,10 +45,10 @@ const (
 
 func segmentSize(seg int) int { return 1 << (leaseFirstShift + 4*seg) }
 
-// reserve issues a ticket and finds its lease a slot. busy stores first since
-// when the worker has work, where that is not known well enough already.
-func (st *workerState) reserve(now int64, size uint64, busy bool, bits uint64) (lease uint64, pos uint32) {
-	if busy {
+// reserve issues a ticket and finds its lease a slot. quiet: it is to be
+// stored first since when the worker is busy (live.quiet).
+func (st *workerState) reserve(now int64, size uint64, quiet bool, bits uint64) (lease uint64, pos uint32) {
+	if quiet {
 		st.busy.Store(now)
 	}
 	ticket := st.issued.Add(size) - size

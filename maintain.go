@@ -244,7 +244,7 @@ func (r *Router) mark(st *workerState, now int64, c *coefficients) (busy bool) {
 	}
 	if old := cold.anon[1] - st.anonClosed.Load(); int64(old) > 0 {
 		n := st.takeAnon(old)
-		st.closed[laneRead].Add(n * closedUnits(1, r.snap.Load().fleet[laneRead].mean))
+		st.closed[laneRead].Add(n * closedUnits(1, int64(r.snap.Load().fleet[laneRead].mean)))
 		r.counters.expired.Add(n)
 		cold.leaks += n
 	}
@@ -260,7 +260,7 @@ func (r *Router) mark(st *workerState, now int64, c *coefficients) (busy bool) {
 // expire gives back what a lease held that was never closed.
 func (r *Router) expire(st *workerState, l uint64) {
 	ln, sn := leaseLaneOf(l), r.snap.Load()
-	st.closed[ln].Add(closedUnits(leaseSize(l), sn.fleet[ln].mean))
+	st.closed[ln].Add(closedUnits(leaseSize(l), int64(sn.fleet[ln].mean)))
 	r.counters.expired.Add(1)
 	st.cold.leaks++
 	if l&leaseProbe != 0 {

@@ -141,7 +141,7 @@ func (h *hub) observe(c Choice, rtt time.Duration, err error) {
 	}
 	now := h.endOf(c, rtt)
 	ln := leaseLaneOf(l)
-	st.closed[ln].Add(closedUnits(leaseSize(l), float64(rtt)))
+	st.closed[ln].Add(closedUnits(leaseSize(l), int64(rtt)))
 	sn := h.snap.Load()
 	ls := &st.lane[ln]
 	sn.coef.train(ls, &sn.fleet[ln], now, float64(rtt), 0)
@@ -167,8 +167,8 @@ func (h *hub) endOf(c Choice, rtt time.Duration) int64 {
 
 // closedUnits is what the closed word grows by: size units, each of rtt ns.
 // The sum is in 32 ns, capped at 100 s so that a wild RTT does not fill it.
-func closedUnits(size uint64, rtt float64) uint64 {
-	return size + uint64(min(max(rtt, 0), 100e9)/32)*size<<24
+func closedUnits(size uint64, rtt int64) uint64 {
+	return size + uint64(clamp(rtt, 0, 100e9))>>5*size<<24
 }
 
 // finish closes a choice, whatever the outcome.
@@ -296,7 +296,7 @@ func (h *hub) settle(sn *snapshot, e *end, o *Outcome) {
 		h.refresh(Refresh{Reason: RefreshStaleVerdict, Worker: e.n.ID, Leader: o.Leader}, e.now)
 	}
 	if e.units {
-		st.closed[e.lane].Add(closedUnits(e.size, sample))
+		st.closed[e.lane].Add(closedUnits(e.size, int64(sample)))
 	}
 	switch {
 	case e.verdict == Overload:

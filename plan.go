@@ -97,7 +97,7 @@ func (r *Router) Start(q Request, id string) (Choice, error) {
 	}
 	now := r.startOf(&q)
 	probe, _ := r.admit(sn, col, laneOf(q.Intent), now)
-	return r.reserve(col, laneOf(q.Intent), now, q.size(), q.leaseBits(sn.coef)|probe, q.meta(sn.coef)), nil
+	return r.reserve(col, laneOf(q.Intent), now, q.size(), col.st.inFlight() == 0, q.leaseBits(sn.coef)|probe, q.meta(sn.coef)), nil
 }
 
 // StartWorker makes an anonymous reservation on a worker, for clients whose
@@ -199,7 +199,7 @@ func (r *Router) Group(keys []string, q Request, dst []Batch) ([]Batch, error) {
 		probe, _ := r.admit(sn, col, ln, now)
 		q.Size = uint32(len(dst[from+b].Keys))
 		meta := q.meta(sn.coef) | uint64(relaxed)<<metaRelaxedShift
-		dst[from+b].Choice = r.reserve(col, ln, now, q.size(), q.leaseBits(sn.coef)|probe, meta)
+		dst[from+b].Choice = r.reserve(col, ln, now, q.size(), col.st.inFlight() == 0, q.leaseBits(sn.coef)|probe, meta)
 	}
 	return dst, nil
 }

@@ -41,21 +41,29 @@ func measuredNames(n, set int) []member {
 	return members
 }
 
+// ownersOf are the key's owners as worker slots, in a slice of their own.
+func ownersOf(r *Ring, h KeyHash) []uint16 {
+	var buf [maxReplicas]uint16
+	return slices.Clone(r.owners(h, &buf))
+}
+
 // ownedSlots counts, by worker slot, the ring slots it owns first.
 func ownedSlots(r *Ring) []int {
 	owned := make([]int, len(r.ids))
-	for i := 0; i < len(r.table); i += r.stride {
-		owned[r.table[i]]++
+	row := make([]uint16, r.stride)
+	for i := range 1 << r.slotBits {
+		r.row(i, row)
+		owned[row[0]]++
 	}
 	return owned
 }
 
 func maxOverMean(r *Ring) float64 {
-	return float64(slices.Max(ownedSlots(r))) * float64(len(r.members)) / float64(len(r.table)/r.stride)
+	return float64(slices.Max(ownedSlots(r))) * float64(len(r.members)) / float64(int(1)<<r.slotBits)
 }
 
 func ringBytes(r *Ring) float64 {
-	return float64(4*cap(r.points) + 4*cap(r.first) + 2*cap(r.table) + 16*len(r.ids) + 32*len(r.members))
+	return float64(4*cap(r.points) + 4*cap(r.first) + 2*cap(r.table) + 4*cap(r.packed) + 16*len(r.ids) + 32*len(r.members))
 }
 
 func BenchmarkRingLookup(b *testing.B) {

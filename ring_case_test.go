@@ -209,7 +209,7 @@ func TestCase_008_TwoProcessesAgree(t *testing.T) {
 		a, b := buildAt(t, place, 40, ids...), buildAt(t, place, 40, shuffled...)
 		for k := range uint64(1_000_000) {
 			h := HashUint64(k)
-			x, y := a.row(h), b.row(h)
+			x, y := ownersOf(a, h), ownersOf(b, h)
 			for i := range x {
 				if a.ids[x[i]] != b.ids[y[i]] {
 					t.Fatalf("key %d: %v and %v", k, names(a, x), names(b, y))
@@ -243,7 +243,7 @@ func TestCase_013_ShortKeysSpread(t *testing.T) {
 	// degrees of freedom, 1 in 1000.
 	chi := 0.0
 	for slot, n := range ownedSlots(r) {
-		want := float64(n) / float64(len(r.table)/r.stride)
+		want := float64(n) / float64(int(1)<<r.slotBits)
 		d := got[r.ids[slot]] - want
 		chi += 1e5 * d * d / want
 	}

@@ -103,6 +103,7 @@ func requireSame(t testing.TB, want, got *Ring, msg string) {
 	require.True(t, slices.Equal(want.first, got.first), "%s: first", msg)
 	require.True(t, slices.Equal(want.points, got.points), "%s: points", msg)
 	require.True(t, slices.Equal(want.table, got.table), "%s: table", msg)
+	require.True(t, slices.Equal(want.packed, got.packed), "%s: packed", msg)
 	require.Equal(t, want.ids, got.ids, msg)
 	require.Equal(t, want.live, got.live, msg)
 }
@@ -120,7 +121,9 @@ func requireNoNeedlessMove(t testing.TB, a, b *Ring, changed map[string]bool, ms
 	}
 	goneA, goneB := gone(a), gone(b)
 	keep := func(r *Ring, gone []bool, s int, buf []string) []string {
-		for _, slot := range r.table[s*r.stride : (s+1)*r.stride] {
+		row := make([]uint16, r.stride)
+		r.row(s, row)
+		for _, slot := range row {
 			if !gone[slot] {
 				buf = append(buf, r.ids[slot])
 			}
@@ -214,7 +217,7 @@ func TestRing_MatchesNaiveModelOverHistories(t *testing.T) {
 				skip[m.id] = hasBit(down, m.slot)
 			}
 			for _, k := range randomKeys(rnd, 50) {
-				require.Equal(t, model.from(k, replicas+1, nil), names(r, r.row(k)), msg)
+				require.Equal(t, model.from(k, replicas, nil), names(r, ownersOf(r, k)), msg)
 				require.Equal(t, model.from(k, replicas, nil), r.Owners(k, []string{}), msg)
 				n := rnd.IntN(len(h.pool) + 2)
 				require.Equal(t, model.from(k, n, skip), names(r, r.walk(k, down, nil, n)), msg)
@@ -263,7 +266,7 @@ func FuzzRingMembership(f *testing.F) {
 			model := newNaive(place, members, perUnit, 16)
 			for k := range uint64(16) {
 				h := HashUint64(k + uint64(op)<<8)
-				require.Equal(t, model.from(h, replicas+1, nil), names(r, r.row(h)))
+				require.Equal(t, model.from(h, replicas, nil), names(r, ownersOf(r, h)))
 			}
 		}
 	})

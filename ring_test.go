@@ -105,7 +105,7 @@ func TestRing_HeavyWorkerStaysBounded(t *testing.T) {
 	requireSame(t, r, again, "remove and add")
 	model := newNaive(placeV1, members, 100, 16)
 	for _, k := range randomKeys(rand.New(rand.NewPCG(1, 0)), 50) {
-		require.Equal(t, model.from(k, 4, nil), names(r, r.row(k)))
+		require.Equal(t, model.from(k, 3, nil), names(r, ownersOf(r, k)))
 	}
 }
 
@@ -125,16 +125,16 @@ func TestRing_InputOrderDoesNotMatter(t *testing.T) {
 	}
 }
 
-// R6: A, B, C with B Down gives A, C, D, from the row alone.
+// R6: A, B, C with B Down gives A, C, D.
 func TestRing_FailoverTakesNextOnRing(t *testing.T) {
 	r := ringOf(t, RingOptions{}, poolOf(100)...)
 	for _, k := range randomKeys(rand.New(rand.NewPCG(3, 0)), 2000) {
-		row := r.row(k)
+		row := r.walk(k, nil, nil, 4)
 		require.Len(t, row, 4)
+		require.Equal(t, row[:3], ownersOf(r, k))
 		down := make([]uint64, 2)
 		down[row[1]>>6] |= 1 << (row[1] & 63)
 		require.Equal(t, []uint16{row[0], row[2], row[3]}, r.walk(k, down, nil, 3))
-		require.Equal(t, row, r.walk(k, nil, nil, 4))
 	}
 }
 
@@ -143,7 +143,7 @@ func TestRing_FewerWorkersThanReplicas(t *testing.T) {
 		r := ringOf(t, RingOptions{Points: 20}, poolOf(n)...)
 		for _, k := range randomKeys(rand.New(rand.NewPCG(3, 0)), 100) {
 			assert.Len(t, r.Locate(k, nil), min(n, 3))
-			assert.Len(t, r.row(k), min(n, 4))
+			assert.Len(t, ownersOf(r, k), min(n, 3))
 			assert.Len(t, r.walk(k, nil, nil, 99), n)
 		}
 		assert.Equal(t, n, r.Len())
@@ -222,12 +222,13 @@ func TestRing_LookupsDoNotAllocate(t *testing.T) {
 	r := ringOf(t, RingOptions{}, poolOf(100)...)
 	refs, ids, slots := make([]Ref, 0, 16), make([]string, 0, 16), make([]uint16, 0, 32)
 	skip := []uint64{0xff, 0xff}
+	var buf [maxReplicas]uint16
 	key := []byte("tenant:entity:0123456789")
 	h := HashOf("k")
 	for name, f := range map[string]func(){
 		"Locate": func() { refs = r.Locate(h, refs[:0]) },
 		"Owners": func() { ids = r.Owners(h, ids[:0]) },
-		"row":    func() { slots = append(slots[:0], r.row(h)...) },
+		"owners": func() { slots = append(slots[:0], r.owners(h, &buf)...) },
 		"walk":   func() { slots = r.walk(h, skip, slots[:0], 32) },
 		"HashOf": func() { h = HashOf("tenant:entity:0123456789") },
 		"HashBytes": func() {

@@ -108,7 +108,7 @@ func prepare(place placement, members []member, points int, slotBits uint, repli
 	members = slices.Clone(members)
 	sortByID(members)
 	r := &Ring{
-		stride: min(replicas+1, len(members)), shift: uint8(64 - slotBits),
+		stride: min(replicas, len(members)), shift: uint8(64 - slotBits),
 		replicas: replicas, slotBits: slotBits, perUnit: points, place: place,
 		members: make([]placed, len(members)),
 	}
@@ -210,7 +210,7 @@ func sortRun(run []uint32, scratch []uint64) []uint64 {
 // is stride steps a point however the weights lie, where walking forward from
 // each slot would cross all points of a heavy worker again and again.
 func (r *Ring) fill() {
-	r.table = make([]uint16, r.stride<<r.slotBits)
+	r.makeTable()
 	if r.stride == 0 {
 		return
 	}
@@ -226,7 +226,7 @@ func (r *Ring) fill() {
 				}
 			}
 		}
-		copy(r.table[s*r.stride:], row)
+		r.setRow(s, row)
 	}
 }
 

@@ -38,7 +38,7 @@ func (e edit) slot() uint16  { return uint16(e) }
 // diff lists the points in which next differs, sorted; false when a rebuild is
 // cheaper or the rings have too little in common.
 func (r *Ring) diff(next *Ring) ([]edit, bool) {
-	if r.stride != next.stride {
+	if r.stride != next.stride || r.packs() != next.packs() {
 		return nil, false
 	}
 	limit := len(r.points) / 8
@@ -139,17 +139,17 @@ func (r *Ring) before(a, b uint32) bool {
 // for a point removed, the new one for a point added. False when that is more
 // work than to fill the table.
 func (r *Ring) repair(next *Ring, edits []edit) bool {
-	next.table = slices.Clone(r.table)
+	next.packed, next.table = slices.Clone(r.packed), slices.Clone(r.table)
+	row := make([]uint16, r.stride)
 	budget := (len(r.points) + len(r.first)) / 2
 	mask := 1<<r.slotBits - 1
 	for _, e := range edits {
 		for s, left := e.ringSlot(), mask+1; left > 0; s, left = (s-1)&mask, left-1 {
-			at := s * r.stride
-			if !e.add() && !slices.Contains(r.table[at:at+r.stride], e.slot()) {
+			if r.row(s, row); !e.add() && !slices.Contains(row, e.slot()) {
 				break
 			}
-			row := next.table[at : at+r.stride]
 			budget -= next.scan(int(next.first[s]), row)
+			next.setRow(s, row)
 			if budget < 0 {
 				return false
 			}

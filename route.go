@@ -93,7 +93,8 @@ func (q *Request) meta(c *coefficients) uint64 {
 // long then does the whole. Both weigh with the same code.
 func (r *Router) short(sn *snapshot, h KeyHash, intent Intent, now int64, size, bits, meta uint64) Choice {
 	var w [fastCandidates]float64
-	cand := sn.ring.owners(h)
+	var buf [MaxCandidates]uint16
+	cand := sn.ring.owners(h, &buf)
 	if uint(len(cand)-1) >= fastCandidates {
 		return Choice{}
 	}
@@ -115,7 +116,7 @@ func (r *Router) short(sn *snapshot, h KeyHash, intent Intent, now int64, size, 
 	i := over(x, w[0]) + over(x, w[0]+w[1]) + over(x, w[0]+w[1]+w[2])
 	i = min(i, len(cand)-1)
 	col := &sn.cols[cand[i]]
-	return r.reserve(col, ln, now, size, bits, meta)
+	return r.reserve(col, ln, now, size, seen.quiet>>(i&31)&1 != 0, bits, meta)
 }
 
 // over is 1 where x >= a, both positive, else 0.
@@ -124,10 +125,10 @@ func over(x, a float64) int {
 }
 
 // reserve issues the lease on a worker that was chosen.
-func (r *Router) reserve(col *column, ln int, now int64, size, bits, meta uint64) Choice {
+func (r *Router) reserve(col *column, ln int, now int64, size uint64, quiet bool, bits, meta uint64) Choice {
 	st := col.st
 	bits |= uint64(st.lane[ln&1].pen.load().gen())<<leaseGenShift | uint64(ln)<<59
-	lease, pos := st.reserve(now, size, st.inFlight() == 0 && st.lane[ln&1].quiet(now), bits)
+	lease, pos := st.reserve(now, size, quiet, bits)
 	if pos == leaseUntracked {
 		st.closed[ln].Add(closedUnits(size, 0))
 		r.counters.untracked.Add(1)
@@ -309,7 +310,7 @@ func (r *Router) choose(v *View, h KeyHash, q *Request, sample bool) (Choice, er
 		if sample {
 			r.samples.keep(v, i)
 		}
-		return r.reserve(col, v.lane, v.now, size, bits|probe, meta), nil
+		return r.reserve(col, v.lane, v.now, size, col.st.inFlight() == 0, bits|probe, meta), nil
 	}
 	return Choice{}, r.noWorker(v)
 }

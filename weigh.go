@@ -5,6 +5,12 @@ type live struct {
 	flags uint32  // of all candidates
 	pen   penalty // likewise
 	mix   uint64  // of their tickets
+	// quiet are those, as bits, for which it is not known well enough since
+	// when they would be busy: idle, and the last answer is older than a
+	// quarter of a latency. If it is younger, silence counted from it is right
+	// to that quarter and reserve need not store the time: one atomic store
+	// less a pick under load.
+	quiet uint32
 }
 
 // weigh writes the weight cost^-k of each candidate into w, penalties and
@@ -15,6 +21,7 @@ func (sn *snapshot) weigh(ln int, now int64, cand []uint16, w []float64) (seen l
 	c, inv := sn.coef, sn.fleet[ln&1].inv
 	cols := sn.cols
 	w = w[:len(cand)]
+	load, silence := c.load, c.silence
 	for i, slot := range cand {
 		col := &cols[slot]
 		st := col.st
@@ -25,27 +32,35 @@ func (sn *snapshot) weigh(ln int, now int64, cand []uint16, w []float64) (seen l
 		seen.pen |= ls.pen.load()
 		seen.mix += issued ^ uint64(slot)<<32
 		lat := float64(col.base[ln&1])
+		quiet := uint32(1)
 		if word := ls.lat.Load(); word != 0 {
 			known := unpackLat(word)
 			age := ageOf(word, now)
+			quiet = 0
 			if n == 0 {
-				x := min(float64(age)*memInvOf(ls.mem.Load())*fadeSteps, fadeEnd)
-				j := int(x)
-				e := float64(fadeTable[j])
-				e += (x - float64(j)) * (float64(fadeTable[j+1]) - e)
-				lat += (known - lat) * e
+				if age*4 > int64(known) {
+					quiet = 1
+				}
+				if x := float64(age) * memInvOf(ls.mem.Load()); x < fadeLimit {
+					x *= fadeSteps
+					j := uint8(x) // below fadeEnd, so that the table needs no check
+					e := float64(fadeTable[j])
+					e += (x - float64(j)) * (float64(fadeTable[int(j)+1]) - e)
+					lat += (known - lat) * e
+				}
 			} else {
 				lat = known
-				if q := float64(min(age, now-st.busy.Load())); q > c.silence*known {
+				if q := float64(min(age, now-st.busy.Load())); q > silence*known {
 					lat = q
 				}
 			}
 		}
-		load := 1 + c.load*float64(n)
+		seen.quiet |= quiet << (i & 31)
+		busy := 1 + load*float64(n)
 		if sn.fbOn {
-			load += c.feedback(ls, &sn.fleet[ln&1], now)
+			busy += c.feedback(ls, &sn.fleet[ln&1], now)
 		}
-		x := lat * load * float64(col.pre) * inv
+		x := lat * (busy * (float64(col.pre) * inv)) // lat comes last
 		if c.k == 10 {
 			x2 := x * x
 			x4 := x2 * x2
