@@ -11,6 +11,7 @@ import (
 // A fixed percentile of latency is a bad delay: it copies the largest
 // requests, the most in a healthy fleet (docs/policy.md).
 type hedge struct {
+	_      [64]byte // each hedgeable request touches what follows
 	tokens budget
 	k      atomic.Uint64 // float64 bits; 0: not moved yet
 	sent   atomic.Uint64

@@ -25,8 +25,8 @@ type hub struct {
 	// nextFold is when the next Observe may fold, ns.
 	nextFold atomic.Int64
 	fbSeen   atomic.Bool // some answer carried feedback
-	hedge    hedge
 	counters counters
+	hedge    hedge
 }
 
 // counters only grow; they are touched only when something is out of the

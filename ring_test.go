@@ -337,3 +337,25 @@ func TestKeyHash_SmallIntegersSpread(t *testing.T) {
 	assert.Equal(t, 64, spread(func(v uint64) KeyHash { return KeyHash(v).seeded(3) }))
 	assert.Equal(t, 1, spread(plain), "what the test must catch")
 }
+
+// Rows of three are packed while all worker slots are under 1024; the change
+// of form at that size must not change an owner.
+func TestRing_PacksUpTo1024Workers(t *testing.T) {
+	members := poolMembers(1025)
+	small, err := newRing(members[:1024], 4, 16, 3)
+	require.NoError(t, err)
+	require.NotNil(t, small.packed)
+	require.Nil(t, small.table)
+	large, err := small.change(members)
+	require.NoError(t, err)
+	require.Nil(t, large.packed)
+	back, err := large.change(members[:1024])
+	require.NoError(t, err)
+	requireSame(t, small, back, "over 1024 and back")
+	for _, r := range []*Ring{small, large} {
+		model := newNaive(placeV1, members[:r.Len()], 4, 16)
+		for _, k := range randomKeys(rand.New(rand.NewPCG(4, 0)), 2000) {
+			require.Equal(t, model.from(k, 3, nil), names(r, ownersOf(r, k)))
+		}
+	}
+}
