@@ -1,13 +1,15 @@
 package ringwise
 
+import "sync/atomic"
+
 // candidates fills the view from Among, Any, the Locator or the ring.
 func (r *Router) candidates(v *View, h KeyHash, q *Request) error {
 	switch {
 	case len(q.Among) > 0:
 		refs := q.Among
 		if len(refs) > MaxCandidates {
-			refs = refs[:MaxCandidates]
-			r.counters.oversized.Add(1)
+			refs, v.truncated = refs[:MaxCandidates], true
+			v.count(&r.counters.oversized)
 		}
 		r.addRefs(v, refs)
 	case q.Any:
@@ -39,7 +41,7 @@ func (v *View) add(slot uint16, role Role) {
 func (r *Router) addRefs(v *View, refs []Ref) {
 	for _, f := range refs {
 		if int(f.slot) >= len(v.sn.nodes) || v.sn.nodes[f.slot] == nil || v.sn.nodes[f.slot].gen != f.gen {
-			r.counters.staleRefs.Add(1)
+			v.count(&r.counters.staleRefs)
 			continue
 		}
 		role := f.role
@@ -54,7 +56,15 @@ func (r *Router) addRefs(v *View, refs []Ref) {
 func (r *Router) addAny(v *View) {
 	live := v.sn.live
 	n, k := len(live), min(len(live), MaxCandidates)
-	rnd := Rand{r.chance(0, v.now, uint64(n)^r.anySeq.Add(1)<<32)}
+	var rnd Rand
+	if v.rec == nil {
+		rnd.s = r.chance(0, v.now, uint64(n)^r.anySeq.Add(1)<<32)
+	} else { // as the next pick will, and nothing is advanced
+		rnd.s = r.chanceNow(0, v.now, uint64(n)^(r.anySeq.Load()+1)<<32)
+	}
+	if len(v.sn.down) > 0 && r.addAnyUp(v, &rnd) {
+		return
+	}
 	for j := n - k; j < n; j++ {
 		slot := live[rnd.Uint64()%uint64(j+1)]
 		before := v.n
@@ -65,6 +75,25 @@ func (r *Router) addAny(v *View) {
 	}
 }
 
+// addAnyUp draws among those that are not Down, by a reservoir over all:
+// sixteen draws could miss the few that are up. It reports whether there were
+// any.
+func (r *Router) addAnyUp(v *View, rnd *Rand) bool {
+	seen := uint64(0)
+	for _, slot := range v.sn.live {
+		if hasBit(v.sn.down, slot) {
+			continue
+		}
+		seen++
+		if v.n < MaxCandidates {
+			v.add(slot, v.sn.nodes[slot].Role)
+		} else if j := rnd.Uint64() % seen; j < MaxCandidates {
+			v.idx[j], v.role[j] = slot, v.sn.nodes[slot].Role
+		}
+	}
+	return seen > 0
+}
+
 // locate asks the caller's Locator, isolated.
 func (r *Router) locate(v *View, h KeyHash) {
 	defer func() {
@@ -72,11 +101,10 @@ func (r *Router) locate(v *View, h KeyHash) {
 			r.counters.plugPanics.Add(1)
 		}
 	}()
-	var buf [MaxCandidates]Ref
-	refs := r.locator.Locate(h, buf[:0])
+	refs := r.locator.Locate(h, v.refs[:0])
 	if len(refs) > MaxCandidates {
 		refs = refs[:MaxCandidates]
-		r.counters.oversized.Add(1)
+		v.count(&r.counters.oversized)
 	}
 	r.addRefs(v, refs)
 }
@@ -106,6 +134,13 @@ func (r *Router) addOwners(v *View, h KeyHash) {
 	}
 }
 
+// count counts what a Pick meets; Explain counts nothing.
+func (v *View) count(n *atomic.Uint64) {
+	if v.rec == nil {
+		n.Add(1)
+	}
+}
+
 // chance is the random number of a pick. The default shares no state: tickets
 // differ from pick to pick, salts from router to router.
 func (r *Router) chance(h KeyHash, now int64, mix uint64) uint64 {
@@ -113,4 +148,13 @@ func (r *Router) chance(h KeyHash, now int64, mix uint64) uint64 {
 		return r.random()
 	}
 	return mix64(uint64(h) ^ uint64(now)*0x9e3779b97f4a7c15 ^ mix*0xc2b2ae3d27d4eb4f ^ r.hub.salt)
+}
+
+// chanceNow is the number a Pick at this instant would draw with; a source of
+// the caller's is not asked, which would advance it.
+func (r *Router) chanceNow(h KeyHash, now int64, mix uint64) uint64 {
+	if r.random != nil {
+		return mix64(uint64(h) ^ uint64(now))
+	}
+	return r.chance(h, now, mix)
 }

@@ -34,7 +34,8 @@ type coefficients struct {
 
 // fleet is one lane's figures over all workers as of the last fold.
 type fleet struct {
-	mean        float64 // ns, of successful answers
+	mean        float64 // ns, of successful answers: RTT, or the service time told with it
+	wait        float64 // ns, mean of the RTT over that service time
 	inv         float64 // 1/ref, ref the mean cost
 	rif         float32 // mean of the requests that workers say are in them
 	slow        float64 // 2*mean: where memory grows
@@ -85,6 +86,7 @@ const (
 	latTimeBits = 40
 	latTimeMask = 1<<latTimeBits - 1
 	latTick     = 10
+	latAhead    = 1 << 32 // 73 min
 )
 
 // The sign of a latency is 0, so the float32 is shifted over it: 8 bits of
@@ -97,10 +99,12 @@ func unpackLat(w uint64) float64 {
 	return float64(math.Float32frombits(uint32(w>>latTimeBits) << 8 >> 1))
 }
 
-// ageOf is the ns since the word's time, never under zero.
+// ageOf is the ns since the word's time, never under zero. A time that is
+// ahead of now by up to latAhead, as after an RTT that was longer than it
+// took, is now; all others are past, so that one of a week ago is that old.
 func ageOf(w uint64, now int64) int64 {
-	age := (uint64(now>>latTick) - w) << (64 - latTimeBits)
-	return max(int64(age), 0) >> (64 - latTimeBits) << latTick
+	age := (uint64(now>>latTick) - w + latAhead) & latTimeMask
+	return max(int64(age)-latAhead, 0) << latTick
 }
 
 // The memory word: 1/memory in 1/ns as a float32, the mean gap between
@@ -160,12 +164,12 @@ func (c *coefficients) latency(ls *laneState, base float64, busy int64, inFlight
 	return lat
 }
 
-// power is x^-k. Where k is not whole, so 10/T is not, it costs a log and an
+// power is x^k. Where k is not whole, so 10/T is not, it costs a log and an
 // exp.
 func (c *coefficients) power(x float64) float64 {
 	switch c.k {
 	case 0:
-		return math.Exp(-c.kf * math.Log(x))
+		return math.Exp(c.kf * math.Log(x))
 	}
 	p := 1.0
 	for k := c.k; k > 0; k >>= 1 {
@@ -174,7 +178,7 @@ func (c *coefficients) power(x float64) float64 {
 		}
 		x *= x
 	}
-	return 1 / p
+	return p
 }
 
 // feedback is the load the worker said it had, fading to what the fleet has.
@@ -225,6 +229,9 @@ func (c *coefficients) gain(since int64) float64 {
 		return c.gainMin
 	case x >= c.gainTo:
 		return c.gainMax
+	case x < 0.3:
+		// The table is right to 0.05 % of 1, which is 3 % of a small gain.
+		return x * (1 - x*(0.5-x*(1.0/6)))
 	default:
 		return 1 - fade(x)
 	}
@@ -263,9 +270,12 @@ func (c *coefficients) censored(ls *laneState, f *fleet, now int64, elapsed floa
 }
 
 // punish is a failure: it costs what the caller waited or would have, up to
-// FailureCap fleet means, and is remembered for FailureMemory at least. It
-// retries until stored.
-func (c *coefficients) punish(ls *laneState, f *fleet, now int64, rtt, timeout float64) {
+// FailureCap fleet means, and is remembered for FailureMemory, however long
+// slowness was remembered before: at 10 s nobody would ask a failing worker
+// often enough to trip it. It is no answer: where others are in flight that
+// have been silent for so many ns, they are silent still. It retries until
+// stored.
+func (c *coefficients) punish(ls *laneState, f *fleet, now int64, rtt, timeout, silent float64) {
 	sample := min(max(rtt, timeout), c.failCap*f.mean)
 	for {
 		w, m := ls.lat.Load(), ls.mem.Load()
@@ -275,11 +285,20 @@ func (c *coefficients) punish(ls *laneState, f *fleet, now int64, rtt, timeout f
 			lat = unpackLat(w)
 			gain = max(gain, c.gain(ageOf(w, now)))
 		}
+		was := lat
 		lat = max(lat, lat+gain*(sample-lat))
-		if !ls.lat.CompareAndSwap(w, packLat(lat, now)) {
+		next := packLat(lat, now)
+		switch {
+		case silent <= c.silence*was:
+		case silent > c.silence*lat:
+			next = next&^latTimeMask | w&latTimeMask
+		default:
+			next = packLat(max(lat, silent), now)
+		}
+		if !ls.lat.CompareAndSwap(w, next) {
 			continue
 		}
-		level := min(max(memLevelOf(m)+2, c.memFail), c.memTop) // 1.5^2 is the nearest to 2
+		level := c.memFail // back-off is the cooldown's, which takes three of these
 		ls.mem.Store(c.memory(memGapOf(m), level))
 		return
 	}

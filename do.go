@@ -3,6 +3,7 @@ package ringwise
 import (
 	"context"
 	"errors"
+	"runtime"
 	"time"
 )
 
@@ -53,7 +54,7 @@ func Do[T any](ctx context.Context, r *Router, q Request, f func(context.Context
 		h := hedged[T]{r: r, q: &q, f: f, c: &c, out: make(chan result[T], 2)}
 		return h.run(ctx, first, delay)
 	}
-	v, err, verdict := attempt(ctx, r, first, f, &c)
+	v, verdict, err := attempt(ctx, r, first, f, &c)
 	if !q.Idempotent {
 		return v, err
 	}
@@ -65,12 +66,12 @@ func Do[T any](ctx context.Context, r *Router, q Request, f func(context.Context
 	if !ok {
 		return v, err
 	}
-	v, err, _ = attempt(ctx, r, second, f, &c)
+	v, _, err = attempt(ctx, r, second, f, &c)
 	return v, err
 }
 
 // attempt is one call and its end.
-func attempt[T any](ctx context.Context, r *Router, choice Choice, f func(context.Context, Choice) (T, error), c *doConfig) (v T, err error, verdict Verdict) {
+func attempt[T any](ctx context.Context, r *Router, choice Choice, f func(context.Context, Choice) (T, error), c *doConfig) (v T, verdict Verdict, err error) {
 	done := false
 	defer func() {
 		if !done { // f panicked
@@ -79,15 +80,20 @@ func attempt[T any](ctx context.Context, r *Router, choice Choice, f func(contex
 	}()
 	v, err = f(ctx, choice)
 	done = true
-	return v, err, c.finish(r, choice, err)
+	return v, c.finish(r, choice, err), err
 }
 
 func (c *doConfig) finish(r *Router, choice Choice, err error) Verdict {
 	o := Outcome{Err: err}
-	if err != nil && c.classify != nil {
+	if err != nil && c.classify != nil && !choice.cutShort(err) {
 		o.Verdict = c.classify.of(err)
 	}
 	return r.hub.finish(choice, &o)
+}
+
+// cutShort tells a caller's own deadline, which no Classifier is asked about.
+func (c Choice) cutShort(err error) bool {
+	return c.n != nil && errors.Is(err, context.DeadlineExceeded) && c.n.hub.now()-c.start < c.timeout()
 }
 
 // retry picks the worker of a second attempt, if there is to be one.
@@ -105,6 +111,7 @@ func (r *Router) retry(ctx context.Context, q *Request, err error, verdict Verdi
 	q.Start = time.Time{} // it begins now
 	second, err := r.Route(*q)
 	if err != nil {
+		r.retries.refund(cost)
 		return Choice{}, false // nobody else: the first error tells more
 	}
 	q.Tried.add(second)
@@ -144,7 +151,7 @@ func (r *Router) Hedge(q Request, first Choice) (Choice, bool) {
 		err = ErrNoWorker
 	}
 	if err != nil {
-		r.hedge.tokens.refund()
+		r.hedge.tokens.refund(1)
 		return Choice{}, false
 	}
 	r.hedge.sent.Add(1)
@@ -223,6 +230,9 @@ func (h *hedged[T]) run(ctx context.Context, first Choice, delay time.Duration) 
 			if res.failed {
 				res.choice.Cancel()
 				h.supersede(open)
+				if res.panicked == nil {
+					runtime.Goexit() // as f did
+				}
 				panic(res.panicked)
 			}
 			verdict := h.c.finish(h.r, res.choice, res.err)

@@ -40,7 +40,7 @@ func (e *ConfigError) Unwrap() error { return ErrConfig }
 // ReportReason says why a report was refused; reports are counted by it.
 type ReportReason uint8
 
-// The reasons, in the order in which they are checked.
+// The reasons.
 const (
 	ReportOK            ReportReason = iota
 	ReportUnknownWorker              // no such worker in the topology

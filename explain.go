@@ -31,6 +31,7 @@ type Decision struct {
 	Panic         bool   // a worker in cooldown was let in
 	Ramp          bool   // a recovering worker was held to its share
 	LowConfidence bool   // the topology is past its TTL
+	Truncated     bool   // more than 16 candidates were named: the first 16
 
 	TopologyEpoch, TopologyVersion, TuningVersion uint64
 }
@@ -47,7 +48,7 @@ type Candidate struct {
 	// for all where it cannot be known (see Decision.Chosen).
 	Probability float64
 	InFlight    int           // units this client has reserved on it
-	Latency     time.Duration // expected before load
+	Latency     time.Duration `json:"Latency_ns"` // expected before load
 	Cost        float64       // latency x load, relative to the fleet's mean
 	Score       float64       // combined, 0..100
 	Clamped     bool          // Score is at a limit; the choice is not
@@ -84,76 +85,66 @@ func (r *Router) Explain(q Request) Decision {
 	defer v.release()
 	v.rec = &recorder{}
 	v.chosen = -1
+	v.begin(sn, &q, now) // prepare refuses some requests before it does
 	h, err := r.prepare(v, sn, &q, now)
 	v.capture()
 	known := true
-	if err == nil && q.Intent != Pinned && r.picker != nil {
-		known = r.probabilities(v)
-	}
-	if err == nil && known && v.n > 0 {
-		if _, drawn := r.pickerCode().(Softmax); drawn {
-			v.chosen = draw(v.w[:v.n], unit(r.chanceNow(h, v)))
+	if err == nil {
+		rnd := Rand{r.chanceNow(h, v.now, v.seen.mix)}
+		switch {
+		case r.picker == nil || r.picker.off() || q.Intent == Pinned:
+			v.chosen = draw(v.w[:v.n], unit(rnd.s))
+		default:
+			known = r.probabilities(v, &rnd)
 		}
 	}
 	d := r.decide(v, known)
 	if err != nil {
 		d.Error = err.Error()
-		if v.sn == nil || len(d.Candidates) == 0 {
-			d.TuningVersion = sn.tuningVersion
-		}
 	}
 	return d
 }
 
-func (r *Router) pickerCode() Picker {
+func (r *Router) pickerName() string {
 	if r.picker == nil || r.picker.off() {
-		return Softmax{}
+		return Softmax{}.Name()
 	}
-	return r.picker.code
+	return r.picker.name
 }
 
-// chanceNow is the number a Pick at this instant would draw with; a source of
-// the caller's is not asked, which would advance it.
-func (r *Router) chanceNow(h KeyHash, v *View) uint64 {
-	if r.random != nil {
-		return mix64(uint64(h) ^ uint64(v.now))
-	}
-	return r.chance(h, v.now, v.seen.mix)
-}
-
-// probabilities writes a built-in picker's probabilities into v.w, where it
-// has any that do not depend on a position or on the caller.
-func (r *Router) probabilities(v *View) bool {
-	p, ok := r.pickerCode().(interface {
+// probabilities writes a built-in picker's probabilities into v.w and has it
+// pick, where it has any that do not depend on a position or on the caller.
+func (r *Router) probabilities(v *View, rnd *Rand) bool {
+	p, ok := r.picker.code.(interface {
+		Picker
 		probability(v *View, score []float64, p []float64)
 	})
 	if !ok {
 		return false
 	}
 	for i := range v.n {
-		if _, f := r.pickerCode().(factored); !f && v.factor[i] != 1 {
+		if _, f := r.picker.code.(factored); !f && v.factor[i] != 1 {
 			return false // thinned before the picker is asked
 		}
 		v.scratch[i] = min(max(v.total[i], 0), 100)
 	}
 	p.probability(v, v.scratch[:v.n], v.w[:v.n])
+	v.chosen = p.Pick(v, v.scratch[:v.n], rnd)
 	return true
 }
 
 // decide renders a view that has been captured.
 func (r *Router) decide(v *View, known bool) Decision {
 	d := Decision{Router: r.name, Time: r.wall(v.now), Key: v.req.Key, Hash: v.hash.String(), Intent: v.req.Intent.String(),
-		Write: v.lane == laneWrite, Picker: r.pickerCode().Name()}
+		Write: v.lane == laneWrite, Picker: r.pickerName()}
 	sn := v.sn
-	if sn == nil {
-		return d
-	}
 	d.Relaxed, d.Panic, d.Ramp, d.LowConfidence = v.relaxed.String(), v.panic, v.ramp, sn.lowConfidence
+	d.Truncated = v.truncated
 	d.TopologyEpoch, d.TopologyVersion, d.TuningVersion = sn.topology.Epoch, sn.topology.Version, sn.tuningVersion
 	sum := v.sum()
 	for i := range v.all {
 		c := Candidate{ID: v.idName(i), Role: v.role[i].String(), Phase: v.cap.pen[i].phase().String(),
-			InFlight: v.cap.inFlight[i], Latency: time.Duration(v.cap.latency[i]), Cost: v.cap.cost[i],
+			InFlight: v.cap.inFlight[i], Latency: nanos(v.cap.latency[i]), Cost: v.cap.cost[i],
 			Stale: sn.cols[v.idx[i]].flags&flagStale != 0}
 		if i >= v.n {
 			c.Cut = r.reasonText(v.why[i])
@@ -201,12 +192,12 @@ func (r *Router) scoreColumns(v *View, i int) []ScoreColumn {
 // costLines takes the live cost apart; in points its factors add up.
 func (v *View) costLines(i int) []Line {
 	col, c, f := v.col(i), v.sn.coef, &v.sn.fleet[v.lane]
-	in := func(x float64) float64 { return -10 * math.Log(x) }
+	in := func(x float64) float64 { return 0 - 10*math.Log(x) } // never -0
 	lat, n := v.cap.latency[i], v.cap.inFlight[i]
 	load := 1 + c.load*float64(n)
 	lines := []Line{
-		{"par", fmt.Sprintf("fleet mean cost %v", time.Duration(1/f.inv).Round(time.Microsecond)), par},
-		{"latency", time.Duration(lat).Round(time.Microsecond).String(), in(lat * f.inv)},
+		{"par", fmt.Sprintf("fleet mean cost %v", nanos(1/f.inv).Round(time.Microsecond)), par},
+		{"latency", nanos(lat).Round(time.Microsecond).String(), in(lat * f.inv)},
 		{"in flight", fmt.Sprint(n), in(load)},
 	}
 	if v.sn.fbOn {
@@ -237,7 +228,7 @@ func (d Decision) String() string {
 	for _, f := range []struct {
 		on   bool
 		name string
-	}{{d.Relaxed != "", "relaxed " + d.Relaxed}, {d.Panic, "panic"}, {d.Ramp, "ramp"}, {d.LowConfidence, "topology past its TTL"}} {
+	}{{d.Relaxed != "", "relaxed " + d.Relaxed}, {d.Panic, "panic"}, {d.Ramp, "ramp"}, {d.LowConfidence, "topology past its TTL"}, {d.Truncated, "first 16 named"}} {
 		if f.on {
 			b.WriteString(", " + f.name)
 		}
@@ -271,7 +262,7 @@ func (d Decision) String() string {
 				if k == 0 {
 					sep = " = "
 				}
-				fmt.Fprintf(&b, "%s%s (%s) %+.1f", sep, l.Name, l.Input, l.Points)
+				fmt.Fprintf(&b, "%s%s (%s) %+.1f", sep, l.Name, l.Input, math.Round(l.Points*10)/10+0)
 			}
 			b.WriteByte('\n')
 		}

@@ -3,7 +3,8 @@ package ringwise
 // Filter cuts candidates that must not serve a request, by clearing their
 // bits. It is never relaxed: clearing the last bit fails the pick. It runs in
 // the caller's Pick, must not block or keep v, and is isolated when it panics
-// (it then cuts nothing).
+// (it then cuts nothing; after three times it is switched off, which
+// Status.PlugsOff tells).
 type Filter interface {
 	Name() string
 	Keep(v *View, m *Mask)
@@ -25,12 +26,13 @@ func specialFlags(intent Intent) uint32 {
 // cut moves candidate i behind those that are still in.
 func (v *View) cut(i int, why reason) {
 	last := v.n - 1
-	slot, role, w, f := v.idx[i], v.role[i], v.w[i], v.factor[i]
+	slot, role, w, f, total := v.idx[i], v.role[i], v.w[i], v.factor[i], v.total[i]
 	copy(v.idx[i:last], v.idx[i+1:v.n])
 	copy(v.role[i:last], v.role[i+1:v.n])
 	copy(v.w[i:last], v.w[i+1:v.n])
 	copy(v.factor[i:last], v.factor[i+1:v.n])
-	v.idx[last], v.role[last], v.w[last], v.factor[last], v.why[last] = slot, role, w, f, why
+	copy(v.total[i:last], v.total[i+1:v.n])
+	v.idx[last], v.role[last], v.w[last], v.factor[last], v.total[last], v.why[last] = slot, role, w, f, total, why
 	v.n = last
 }
 
@@ -207,7 +209,7 @@ func (v *View) shape() {
 		v.w[i] *= v.factor[i]
 		if v.ramping(i) {
 			capped += v.factor[i] / float64(v.n)
-		} else {
+		} else if !v.panic || !v.held(i) {
 			free += v.w[i]
 		}
 	}
@@ -236,6 +238,12 @@ func (v *View) shape() {
 			v.w[i] += q * sum
 		}
 	}
+}
+
+// held: out, and here because too many are. Nobody to take the rest.
+func (v *View) held(i int) bool {
+	p := v.col(i).st.lane[v.lane].pen.load()
+	return p.phase() == Cooldown && v.now < p.at() || v.col(i).st.retryAt.Load() > v.now
 }
 
 // ramping: on its way back and not there yet.

@@ -83,6 +83,7 @@ type hookRunner struct {
 	asked map[refreshKey]int64
 
 	dropped, panics atomic.Uint64
+	stopped         atomic.Bool // by Close
 }
 
 type refreshKey struct {
@@ -97,6 +98,9 @@ func newHookRunner(h Hooks) *hookRunner {
 }
 
 func (r *hookRunner) enqueue(e event) {
+	if r.stopped.Load() {
+		return
+	}
 	select {
 	case r.queue <- e:
 	default:
@@ -130,15 +134,19 @@ func (r *hookRunner) refresh(f Refresh, now int64) {
 func (r *hookRunner) drain() {
 	for len(r.queue) > 0 && r.running.TryLock() {
 		r.drainLocked()
-		r.running.Unlock()
 	}
 }
 
+// drainLocked ends with running unlocked, also where a hook ends its
+// goroutine.
 func (r *hookRunner) drainLocked() {
+	defer r.running.Unlock()
 	for {
 		select {
 		case e := <-r.queue:
-			r.run(e)
+			if !r.stopped.Load() {
+				r.run(e)
+			}
 		default:
 			return
 		}

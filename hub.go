@@ -50,13 +50,30 @@ func (h *hub) now() int64 {
 
 // at turns a caller's time into ns since the router was made.
 func (h *hub) at(t time.Time) int64 {
-	ns := int64(t.Sub(h.epoch))
-	if h.clock != nil {
-		ns += h.guard.offset.Load()
+	if h.clock == nil {
+		return max(int64(t.Sub(h.epoch)), 0)
 	}
-	return max(ns, 0)
+	ns, set := h.guard.at(t)
+	if set {
+		h.now()
+		ns, _ = h.guard.at(t)
+	}
+	return ns
 }
 
 // wall is the wall time at now by the clock New saw: stepping the wall clock
 // changes nothing.
 func (h *hub) wall(now int64) time.Time { return h.epoch.Round(0).Add(time.Duration(now)) }
+
+// latest is the wall time at now, or what the clock says where that is later:
+// it may have been set after New, or the machine have slept.
+func (h *hub) latest(now int64) time.Time {
+	t, read := h.wall(now), time.Now
+	if h.clock != nil {
+		read = h.clock
+	}
+	if c := read().Round(0); c.After(t) {
+		return c
+	}
+	return t
+}

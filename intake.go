@@ -11,10 +11,12 @@ func (r *Router) Report(rep Report) error {
 		r.counters.reports[err.Reason].Add(1)
 		return err
 	}
+	now := r.now() // the caller's code, so not under mu
+	wall := r.latest(now)
 	r.mu.Lock()
-	err := r.reportLocked(rep)
-	if r.now() >= r.nextFold.Load() {
-		r.foldLocked(r.now(), foldBatch)
+	err := r.reportLocked(rep, now, wall)
+	if now >= r.nextFold.Load() {
+		r.foldLocked(now, foldBatch)
 	}
 	r.mu.Unlock()
 	r.drain()
@@ -24,8 +26,11 @@ func (r *Router) Report(rep Report) error {
 	return nil
 }
 
-func (r *Router) reportLocked(rep Report) error {
-	sn, now := r.snap.Load(), r.now()
+func (r *Router) reportLocked(rep Report, now int64, wall time.Time) error {
+	sn := r.snap.Load()
+	if sn.closed {
+		return ErrClosed
+	}
 	refuse := func(reason ReportReason, want string) error {
 		r.counters.reports[reason].Add(1)
 		return &ReportError{Worker: rep.Worker, Field: "Time", Value: rep.Time, Want: want, Reason: reason}
@@ -36,7 +41,7 @@ func (r *Router) reportLocked(rep Report) error {
 		return &ReportError{Worker: rep.Worker, Reason: ReportUnknownWorker}
 	}
 	cold := sn.nodes[slot].st.cold
-	reason, rebased := cold.clock.admit(rep.Time, r.wall(now))
+	reason, rebased := cold.clock.admit(rep.Time, wall)
 	switch reason {
 	case ReportFuture:
 		return refuse(reason, "at most 30s ahead")
@@ -61,8 +66,8 @@ func (r *Router) reportLocked(rep Report) error {
 		return [...]bool{rep.Compacting.Or(false), rep.Repairing.Or(false), rep.Recovering.Or(false),
 			rep.ReadOnly.Or(false), rep.HealthFailed.Or(false)}
 	}
-	first := cold.taken == 0
-	changed := first || flags(&cold.report) != flags(&rep)
+	first, stale := cold.taken == 0, sn.cols[slot].flags&flagStale != 0
+	changed := first || stale || flags(&cold.report) != flags(&rep)
 	stored := rep
 	cold.report, cold.taken = rep, max(now, 1)
 	reports := make([]*Report, len(sn.cols))

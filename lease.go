@@ -146,7 +146,7 @@ func (st *workerState) take(lease uint64, pos uint32) uint64 {
 // before, zero where it is closed.
 func (st *workerState) mark(lease uint64, pos uint32, bits uint64) uint64 {
 	s := st.slot(pos)
-	if s == nil {
+	if s == nil || lease == 0 { // of a Plan: it would match a free slot
 		return 0
 	}
 	for {

@@ -7,14 +7,14 @@ import (
 )
 
 const (
-	rateWindow      = 5 * time.Second // half-life of the error rates
-	foldBatch       = 32              // workers an Observe or Report folds at most
-	histogramWidth  = 15 * time.Second
-	forgetAfter     = 8 // request time-outs until an expired lease is forgotten
-	idleInterval    = time.Second
-	feedbackTrust   = 5 * time.Second
-	intervalGain    = 0.2 // of the smoothed report interval
-	confirmedWithin = 1   // TTLs
+	rateWindow     = 5 * time.Second // half-life of the error rates
+	foldBatch      = 32              // workers an Observe or Report folds at most
+	histogramWidth = 15 * time.Second
+	forgetAfter    = 16 // half request time-outs until an expired lease is forgotten
+	idleInterval   = time.Second
+	feedbackTrust  = 5 * time.Second
+	forgetSlow     = 25 * time.Second // a slow worker is tried every 30 s (P6)
+	intervalGain   = 0.2              // of the smoothed report interval
 )
 
 // folding is a fold under way, guarded by the writer lock: Observe does it a
@@ -25,10 +25,10 @@ type folding struct {
 	prev   int64 // when the one before began
 	busy   bool  // something changed, so publish
 	sums   [lanes]struct {
-		n, sum                float64 // samples and their RTTs since the last
-		cost, lat             float64 // over workers
-		unknowns, answers     float64
-		rif, rifN, workers, _ float64
+		n, sum, wait      float64 // samples, their RTTs or service times, and what RTTs were over these
+		cost, workers     float64
+		unknowns, answers float64
+		rif, rifN         float64
 	}
 	geo, geoN float64 // of reported p99s
 }
@@ -63,8 +63,9 @@ func (r *Router) Run(ctx context.Context) error {
 			return nil
 		case <-timer.C:
 		}
+		now := r.now() // the caller's code, so not under mu
 		r.mu.Lock()
-		interval := r.foldLocked(r.now(), math.MaxInt)
+		interval := r.foldLocked(now, math.MaxInt)
 		r.mu.Unlock()
 		r.drain()
 		timer.Reset(interval)
@@ -74,7 +75,8 @@ func (r *Router) Run(ctx context.Context) error {
 // observeFold is what an Observe does when a fold is due: a batch of it, if
 // nobody else is at it.
 func (r *Router) observeFold(now int64) {
-	if !r.mu.TryLock() {
+	// An end is where its start and RTT put it, which may be wrong.
+	if now = min(now, r.now()); now < r.nextFold.Load() || !r.mu.TryLock() {
 		return
 	}
 	r.foldLocked(now, foldBatch)
@@ -128,20 +130,26 @@ func (r *Router) foldWorker(sn *snapshot, slot uint16, now int64) {
 		d := closed - cl.closed
 		n, sum := float64(d&inFlightMask), float64(d>>24)*32
 		fails, unks := float64(failed-cl.failed), float64(unknown-cl.unknown)
-		cl.closed, cl.failed, cl.unknown = closed, failed, unknown
+		neutral, void := st.neutral[ln].Load(), st.void[ln].Load()
+		answers := max(n-float64(int64(void-cl.void)), 0)
+		cl.answers = cl.answers*keep + answers
 		if ff.n == 0 {
 			// Nothing but real answers may replace InitialLatency.
-			real := max(n-fails, 0)
-			sum, n = max(sum-fails*ff.mean, 0), real
+			k := float64(neutral - cl.neutral)
+			n, sum = max(n-k, 0), max(sum-k*ff.mean, 0)
 		}
+		cl.closed, cl.failed, cl.unknown, cl.neutral, cl.void = closed, failed, unknown, neutral, void
 		s.n, s.sum = s.n+n, s.sum+sum
-		cl.answers = cl.answers*keep + n
+		waited := st.waited[ln].Load()
+		s.wait += float64(waited - cl.waited)
+		cl.waited = waited
 		cl.failures = cl.failures*keep + fails
 		cl.unknowns = cl.unknowns*keep + unks
 		s.answers, s.unknowns = s.answers+cl.answers, s.unknowns+cl.unknowns
 		if n > 0 || fails > 0 {
 			f.busy = true
 		}
+		c.forget(ls, float64(col.base[ln]), st.inFlight(), now)
 		lat := c.latency(ls, float64(col.base[ln]), st.busy.Load(), uint64(st.inFlight()), now)
 		s.workers++
 		load := 1 + c.load*float64(st.inFlight())
@@ -152,7 +160,7 @@ func (r *Router) foldWorker(sn *snapshot, slot uint16, now int64) {
 		if w := ls.fb.Load(); w != 0 && ageOf(w, now) < int64(feedbackTrust) {
 			s.rif, s.rifN = s.rif+unpackLat(w), s.rifN+1
 		}
-		r.judge(sn, col, ln, now, lat, n+fails > 0)
+		r.judge(sn, col, ln, now, lat, answers+fails > 0)
 	}
 	if r.mark(st, now, c) {
 		f.busy = true
@@ -167,6 +175,14 @@ func (r *Router) foldWorker(sn *snapshot, slot uint16, now int64) {
 	}
 }
 
+// forget takes a worker that has been idle for long for average again. Fading
+// alone takes a minute until one that was 50 times slower is tried.
+func (c *coefficients) forget(ls *laneState, base float64, inFlight int, now int64) {
+	if w := ls.lat.Load(); inFlight == 0 && unpackLat(w) > 1.1*base && ageOf(w, now) > int64(forgetSlow) {
+		ls.lat.CompareAndSwap(w, packLat(base, 0)|w&latTimeMask)
+	}
+}
+
 // judge moves one lane's penalty by time and by smoothed figures.
 func (r *Router) judge(sn *snapshot, col *column, ln int, now int64, lat float64, answered bool) {
 	t, st := &sn.coef.tuning, col.st
@@ -174,7 +190,9 @@ func (r *Router) judge(sn *snapshot, col *column, ln int, now int64, lat float64
 	rules := &sn.coef.rules
 
 	if cl.answers >= float64(t.ErrorSamples) {
-		switch rate := cl.failures / cl.answers; {
+		// Requests count from the pick, else calls that take long and succeed
+		// are missing beside those that fail at once.
+		switch rate := cl.failures / (cl.answers + float64(st.inFlight())); {
 		case rate > t.ErrorRateHigh:
 			cl.failing = true
 		case rate < t.ErrorRateLow:
@@ -218,7 +236,7 @@ func (r *Router) judge(sn *snapshot, col *column, ln int, now int64, lat float64
 		switch {
 		case trip && p.phase() != Cooldown && p.gen() == cl.lowGen:
 			return p.tripped(now, rules, mix64(uint64(now)^r.salt^uint64(col.node.slot))), true, p
-		case sick && p.phase() == Healthy:
+		case (sick || st.retryAt.Load() > now) && p.phase() == Healthy:
 			p = p.setPhase(Observed).setAt(now)
 		}
 		return p, false, p
@@ -231,19 +249,23 @@ func (r *Router) judge(sn *snapshot, col *column, ln int, now int64, lat float64
 	}
 }
 
-// mark moves the ticket marks once a request time-out and expires the leases
-// that two of them have passed. It reports whether anything is in flight.
+// mark moves the ticket marks twice a request time-out and expires the leases
+// that two of them have passed, which are one to two time-outs old then. It
+// reports whether anything is in flight.
 func (r *Router) mark(st *workerState, now int64, c *coefficients) (busy bool) {
 	cold := st.cold
 	issued := st.issued.Load() & leaseTicketMask
-	if now-cold.marked < c.timeout {
+	if now-cold.marked < c.timeout/2 {
 		return issued != cold.marks[1]
 	}
-	if cold.marks[1] != issued || cold.tombs[0] != issued {
+	if cold.marks[1] != issued || cold.tombs[0] != issued || cold.forgot != issued {
+		cold.forgot = cold.tombs[0]
 		st.sweep(cold.marks[1], cold.tombs[0], func(l uint64) { r.expire(st, l) })
 	}
 	if old := cold.anon[1] - st.anonClosed.Load(); int64(old) > 0 {
 		n := st.takeAnon(old)
+		st.neutral[laneRead].Add(n)
+		st.void[laneRead].Add(n)
 		st.closed[laneRead].Add(n * closedUnits(1, int64(r.snap.Load().fleet[laneRead].mean)))
 		r.counters.expired.Add(n)
 		cold.leaks += n
@@ -260,6 +282,8 @@ func (r *Router) mark(st *workerState, now int64, c *coefficients) (busy bool) {
 // expire gives back what a lease held that was never closed.
 func (r *Router) expire(st *workerState, l uint64) {
 	ln, sn := leaseLaneOf(l), r.snap.Load()
+	st.neutral[ln].Add(leaseSize(l))
+	st.void[ln].Add(leaseSize(l))
 	st.closed[ln].Add(closedUnits(leaseSize(l), int64(sn.fleet[ln].mean)))
 	r.counters.expired.Add(1)
 	st.cold.leaks++
@@ -290,6 +314,9 @@ func (r *Router) publishFold(sn *snapshot, now int64) {
 				ff.mean += (1 - math.Pow(1-t.MeanGain, s.n)) * (avg - ff.mean)
 			}
 			ff.n = min(ff.n+s.n, 1e15)
+		}
+		if s.n > 0 {
+			ff.wait += (1 - math.Pow(1-t.MeanGain, s.n)) * (s.wait/s.n - ff.wait)
 		}
 		ff.mean = max(ff.mean, 1)
 		ff.slow = 2 * ff.mean
@@ -335,6 +362,13 @@ func (r *Router) columns(sn *snapshot, now int64) []column {
 		cols[i] = column{flags: flagAbsent}
 	}
 	c := sn.coef
+	var all [lanes]struct{ answers, unknowns float64 }
+	for _, slot := range sn.live {
+		for ln := range lanes {
+			cl := &sn.nodes[slot].st.cold.lane[ln]
+			all[ln].answers, all[ln].unknowns = all[ln].answers+cl.answers, all[ln].unknowns+cl.unknowns
+		}
+	}
 	for _, slot := range sn.live {
 		n := sn.nodes[slot]
 		st, cold := n.st, n.st.cold
@@ -361,9 +395,12 @@ func (r *Router) columns(sn *snapshot, now int64) []column {
 			f, cl := &sn.fleet[ln], &cold.lane[ln]
 			col.base[ln] = float32(f.mean * factor)
 			col.flags |= flagIf(cl.sick, flagSick<<ln)
+			// Against the others, not the fleet: one of three that fails always
+			// is three times the fleet itself.
 			rate := cl.unknowns / max(cl.answers, 1)
 			counts := cl.unknowns >= 1 && cl.answers >= float64(c.tuning.ErrorSamples) &&
-				rate > c.tuning.UnknownRate && rate > c.tuning.UnknownRatio*f.unknownRate
+				rate > c.tuning.UnknownRate &&
+				rate*(all[ln].answers-cl.answers) > c.tuning.UnknownRatio*(all[ln].unknowns-cl.unknowns)
 			col.flags |= flagIf(counts, flagUnknownCounts<<ln)
 		}
 		switch cold.state {

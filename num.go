@@ -1,6 +1,10 @@
 package ringwise
 
-import "golang.org/x/exp/constraints"
+import (
+	"time"
+
+	"golang.org/x/exp/constraints"
+)
 
 // Rand is the random source of one pick.
 type Rand struct{ s uint64 }
@@ -23,6 +27,9 @@ func mix64(x uint64) uint64 {
 
 // unit maps 64 random bits to [0, 1).
 func unit(u uint64) float64 { return float64(u>>11) * 0x1p-53 }
+
+// nanos is a float of ns as a Duration; one past the range stands at its end.
+func nanos(ns float64) time.Duration { return time.Duration(clamp(ns, 0, 1<<62)) }
 
 // clamp is x, or the limit it is past.
 func clamp[T constraints.Integer | constraints.Float](x, low, high T) T {

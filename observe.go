@@ -112,7 +112,7 @@ func (h *hub) hedgeDelay(ln int) (time.Duration, bool) {
 		return 0, false
 	}
 	h.hedge.tokens.earn(t.HedgeBudget)
-	return time.Duration(h.hedge.factor(t) * f.mean), true
+	return time.Duration(h.hedge.factor(t) * (f.mean + f.wait)), true
 }
 
 // HedgeAfter is for callers who send copies themselves: the time after the
@@ -133,19 +133,22 @@ func (h *hub) observe(c Choice, rtt time.Duration, err error) {
 		h.finish(c, &Outcome{Err: err, RTT: rtt})
 		return
 	}
-	st := c.n.st
+	st, sn := c.n.st, h.snap.Load()
 	l := st.take(c.lease, uint32(c.meta&metaPosMask))
-	if l == 0 || l&(leaseExpired|leaseFirstByte|leaseProbe) != 0 {
+	if l == 0 || l&(leaseExpired|leaseFirstByte|leaseProbe) != 0 || sn.closed {
 		h.finishTaken(c, l, &Outcome{RTT: rtt})
 		return
 	}
 	now := h.endOf(c, rtt)
 	ln := leaseLaneOf(l)
 	st.closed[ln].Add(closedUnits(leaseSize(l), int64(rtt)))
-	sn := h.snap.Load()
 	ls := &st.lane[ln]
+	if sn.closed {
+		return
+	}
 	sn.coef.train(ls, &sn.fleet[ln], now, float64(rtt), 0)
 	st.rtt[ln].record(rtt)
+	st.heard(ln, now)
 	if ls.pen.load()&penAttention != 0 {
 		h.succeeded(c.n, sn, ln, now, leaseGen(l), false)
 	}
@@ -196,7 +199,7 @@ func (h *hub) finishTaken(c Choice, l uint64, o *Outcome) Verdict {
 	sn, ln := h.snap.Load(), leaseLaneOf(l)
 	e := end{n: c.n, lane: ln, now: now, start: c.start, rtt: rtt, gen: leaseGen(l), timeout: c.timeout(),
 		size: leaseSize(l), units: l&leaseExpired == 0, probe: l&(leaseProbe|leaseExpired) == leaseProbe,
-		trained: l&leaseFirstByte != 0 || o.Batch > 0, copy: c.meta&metaCopy != 0}
+		trained: l&leaseFirstByte != 0 || o.Batch > 0, begun: l&leaseFirstByte != 0, copy: c.meta&metaCopy != 0}
 	if l&leaseExpired != 0 {
 		h.counters.lateDone.Add(1)
 	}
@@ -220,6 +223,7 @@ type end struct {
 	units      bool // give them back
 	probe      bool // give its place back
 	trained    bool // its latency says nothing, or has been told already
+	begun      bool // by its first byte
 	copy       bool // of another, as a hedge
 	short      bool // a caller's deadline ended it before the time-out
 	verdict    Verdict
@@ -246,36 +250,55 @@ func (h *hub) verdict(o *Outcome, rtt time.Duration, timeout int64) (v Verdict, 
 func (h *hub) settle(sn *snapshot, e *end, o *Outcome) {
 	st, f, c := e.n.st, &sn.fleet[e.lane], sn.coef
 	ls := &st.lane[e.lane]
+	if sn.closed {
+		if e.units {
+			st.closed[e.lane].Add(closedUnits(e.size, 0))
+		}
+		return
+	}
 	if e.verdict == Unknown {
-		st.unknown[e.lane].Add(1)
+		st.unknown[e.lane].Add(e.size)
 		if sn.flagsOf(e.n)&(flagUnknownCounts<<e.lane) != 0 {
 			e.verdict = Fault
 		}
 	}
 	rtt := float64(max(e.rtt, 1))
-	sample := f.mean // neutral in the fleet's mean
+	sample, neutral := f.mean, true // in the fleet's mean
 	failed := false
 	switch e.verdict {
 	case OK:
 		if e.trained {
+			st.busy.Store(e.now) // an answer all the same: it ends silence
+			if w := ls.lat.Load(); e.begun && w != 0 {
+				sample, neutral = unpackLat(w), false
+			}
 			break
 		}
 		service := 0.0
 		if fb := o.Feedback; fb.ServiceTime > 0 {
 			service = float64(fb.ServiceTime)
-			ls.fb.Store(packLat(min(max(fb.InService, 0.001), maxInService), e.now))
+			in := min(fb.InService, maxInService)
+			if !(in > 0.001) { // NaN is none
+				in = 0.001
+			}
+			ls.fb.Store(packLat(in, e.now))
 			h.fbSeen.Store(true)
 		}
 		c.train(ls, f, e.now, rtt, service)
+		st.heard(e.lane, e.now)
 		st.rtt[e.lane].record(e.rtt)
-		if sample = rtt; service > 0 {
+		if sample, neutral = rtt, false; service > 0 {
 			sample = service
+			st.waited[e.lane].Add(e.size * uint64(max(rtt-service, 0)))
 		}
 	case Unknown:
 		// An error that may be the application's: an answer, but one that
 		// comes fast must not make the worker look fast.
 		if !e.trained {
-			lat := unpackLat(ls.lat.Load())
+			lat := f.mean
+			if w := ls.lat.Load(); w != 0 {
+				lat = unpackLat(w)
+			}
 			c.train(ls, f, e.now, max(rtt, lat), 0)
 		}
 	case Fault, Broken, Overload:
@@ -283,8 +306,12 @@ func (h *hub) settle(sn *snapshot, e *end, o *Outcome) {
 		if e.verdict == Overload && o.RetryAfter > 0 {
 			st.retryAt.Store(e.now + int64(min(o.RetryAfter, maxRetryAfter)))
 		}
-		st.failed[e.lane].Add(1)
-		c.punish(ls, f, e.now, rtt, float64(e.timeout))
+		st.failed[e.lane].Add(e.size)
+		silent := 0.0
+		if w := ls.lat.Load(); w != 0 && st.inFlight() > int(e.size) {
+			silent = float64(min(ageOf(w, e.now), e.now-st.busy.Load()))
+		}
+		c.punish(ls, f, e.now, rtt, float64(e.timeout), silent)
 	case Superseded:
 		c.censored(ls, f, e.now, rtt, true)
 		h.hedge.learn(&c.tuning, !e.copy)
@@ -296,7 +323,15 @@ func (h *hub) settle(sn *snapshot, e *end, o *Outcome) {
 		h.refresh(Refresh{Reason: RefreshStaleVerdict, Worker: e.n.ID, Leader: o.Leader}, e.now)
 	}
 	if e.units {
+		if neutral {
+			st.neutral[e.lane].Add(e.size)
+		}
+		if !e.verdict.judges() {
+			st.void[e.lane].Add(e.size)
+		}
 		st.closed[e.lane].Add(closedUnits(e.size, int64(sample)))
+	} else if e.verdict.judges() {
+		st.void[e.lane].Add(-e.size) // it expired as no answer, and is one
 	}
 	switch {
 	case e.verdict == Overload:
@@ -363,6 +398,12 @@ func (h *hub) change(n *node, ln int, now int64, f func(p penalty) (penalty, boo
 	before, after = n.st.lane[ln].pen.change(&h.out[ln], f)
 	if before.phase() == after.phase() {
 		return before, after
+	}
+	if after.phase() == Probation {
+		// What it was like before the cooldown says nothing now, and at its
+		// old latency nobody would ask it: probes need picks.
+		n.st.lane[ln].lat.Store(0)
+		n.st.lane[ln].mem.Store(0)
 	}
 	t := Transition{Worker: n.ID, Write: ln == laneWrite, From: before.phase(), To: after.phase()}
 	if t.To == Cooldown {

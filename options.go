@@ -48,8 +48,8 @@ func WithReplicas(n int) Option {
 // docs/placement.md.
 func WithPoints(n int) Option {
 	return func(c *config) error {
-		if n < 1 {
-			return &ConfigError{"WithPoints", n, "1 to 65536"}
+		if n < 1 || n > maxPoints {
+			return &ConfigError{"WithPoints", n, fmt.Sprintf("1 to %d", maxPoints)}
 		}
 		c.points = n
 		return nil
@@ -66,8 +66,8 @@ func WithLocator(l Locator) Option {
 }
 
 // WithScorer adds a scorer beside the live cost score, whose own weight is
-// Tuning.LiveWeight. weight is in (0, 1000]; Tuning.ScorerWeights overrides
-// it. At most MaxScorers.
+// Tuning.LiveWeight. weight is in [0, 1000], 0 for a scorer that only Explain
+// shows; Tuning.ScorerWeights overrides it. At most MaxScorers.
 func WithScorer(s Scorer, weight float64) Option {
 	if s == nil {
 		return fail("WithScorer", nil, "a Scorer")
@@ -84,12 +84,18 @@ func WithScorer(s Scorer, weight float64) Option {
 	}
 }
 
-// WithFilter adds a hard filter, after the built-in ones.
+// maxFilters of the caller's: a reason names one in what its byte has left.
+const maxFilters = 64
+
+// WithFilter adds a hard filter, after the built-in ones. At most 64.
 func WithFilter(f Filter) Option {
 	if f == nil {
 		return fail("WithFilter", nil, "a Filter")
 	}
 	return func(c *config) error {
+		if len(c.filters) == maxFilters {
+			return &ConfigError{"WithFilter", f.Name(), fmt.Sprintf("at most %d filters", maxFilters)}
+		}
 		c.filters = append(c.filters, &plug[Filter]{code: f, name: f.Name()})
 		return nil
 	}
@@ -100,7 +106,14 @@ func WithPicker(p Picker) Option {
 	if p == nil {
 		return fail("WithPicker", nil, "a Picker")
 	}
-	return func(c *config) error { c.picker = &plug[Picker]{code: p, name: p.Name()}; return nil }
+	return func(c *config) error {
+		if _, ok := p.(Softmax); ok {
+			c.picker = nil // the default, which draws by weights that need no score
+			return nil
+		}
+		c.picker = &plug[Picker]{code: p, name: p.Name()}
+		return nil
+	}
 }
 
 // WithClassifier says what an error means. Default Classify.

@@ -25,12 +25,12 @@ func (p Phase) String() string { return nameOf(phaseNames[:], int(p)) }
 //
 //	bits  0-1  phase
 //	bits  2-5  failures in a row
-//	bits  6-8  successes in probation
+//	bits  6-8  successes in probation, one a step
 //	bits  9-12 back-off level: the last cooldown was CooldownMin << (level-1)
 //	bits 13-16 probes in flight
 //	bits 17-24 generation: changes when the machine trips or lets in again
 //	bits 25-63 at, in units of 2^20 ns: the end of a cooldown, else the start
-//	           of the phase
+//	           of the phase or, in probation, of the step
 type penalty uint64
 
 const (
@@ -152,8 +152,16 @@ func (p penalty) succeeded(now int64, o outcome, r *penaltyRules) penalty {
 			p = p.setPhase(Healthy).setAt(now)
 		}
 	case Probation:
-		p = p.setFails(0).setSuccesses(p.successes() + 1)
+		// A step up takes a success and a step's time since the one before: a
+		// ramp during which nobody asked for anything has not passed.
+		p = p.setFails(0)
+		if n := p.successes(); n == 0 || n < r.steps && now-p.at() >= r.step() {
+			p = p.setSuccesses(n + 1).setAt(now)
+		}
 		p = p.settle(now, r)
+		if p.phase() == Healthy && o.sick {
+			p = p.setPhase(Observed)
+		}
 	default:
 		p = p.setFails(0)
 	}
@@ -169,7 +177,7 @@ func (p penalty) settle(now int64, r *penaltyRules) penalty {
 			return p.letIn(now)
 		}
 	case Probation:
-		if p.successes() >= min(r.steps, 7) && now-p.at() >= r.ramp {
+		if p.successes() >= r.steps && now-p.at() >= r.step() {
 			return p.setPhase(Healthy).setSuccesses(0).setProbes(0).setAt(now)
 		}
 	case Healthy:
@@ -195,16 +203,18 @@ func (p penalty) share(now int64, r *penaltyRules) (share float64, probe bool) {
 		if p.successes() == 0 && p.probes() >= r.quota {
 			return 0, true
 		}
-		return p.ramp(now, r), p.successes() == 0
+		return p.ramp(r), p.successes() == 0
 	}
 	return 1, false
 }
 
-// ramp is the share of a worker in probation: one step up for each RampTime /
-// RampSteps, but no further than its successes.
-func (p penalty) ramp(now int64, r *penaltyRules) float64 {
-	step := min(max(now-p.at(), 0)/max(r.ramp/int64(r.steps), 1), int64(p.successes()), int64(r.steps-1)) + 1
-	return float64(step) / float64(r.steps)
+// step is the least time between two steps of a ramp, ns.
+func (r *penaltyRules) step() int64 { return max(r.ramp/int64(r.steps), 1) }
+
+// ramp is the share of a worker in probation: RampSteps steps up to 1, which
+// there may have been more of before a Retune.
+func (p penalty) ramp(r *penaltyRules) float64 {
+	return min(float64(max(p.successes(), 1))/float64(r.steps), 1)
 }
 
 // reserveProbe takes one probe's place, opening the probation if the cooldown
@@ -263,7 +273,7 @@ type penaltyWord struct{ v atomic.Uint64 }
 func (w *penaltyWord) load() penalty { return penalty(w.v.Load()) }
 
 // change applies f until it sticks and returns the words before and after,
-// keeping the cap's count. force takes a worker out past the cap.
+// keeping the cap's count.
 func (w *penaltyWord) change(out *fleetOut, f func(p penalty) (next penalty, trip bool, held penalty)) (before, after penalty) {
 	for {
 		p := w.load()
@@ -277,6 +287,10 @@ func (w *penaltyWord) change(out *fleetOut, f func(p penalty) (next penalty, tri
 		if w.v.CompareAndSwap(uint64(p), uint64(next)) {
 			if p.phase() == Cooldown && next.phase() != Cooldown {
 				out.give()
+			}
+			if trip && out.n.Load() > out.max.Load() && w.v.CompareAndSwap(uint64(next), uint64(held)) {
+				out.give() // the cap shrank after the place was had
+				next = held
 			}
 			return p, next
 		}

@@ -70,32 +70,54 @@ func (p Softmax) probability(v *View, score, out []float64) {
 // a a b a c a a on one goroutine. The credits live with the workers, so
 // position and fairness outlast topologies, and there is no lock: goroutines
 // that interleave keep the shares exact, not the order. A score counts as 7
-// at least, so no worker falls below a tenth.
+// at least, so no worker falls below a tenth. Weights may change at any time;
+// credit gathered at larger ones is cut to eight rounds of the present ones,
+// else a weight that falls from 1000 to 1 gives its peer hundreds of picks in
+// a row.
 type SmoothWeighted struct{}
 
 // Name is "smooth-weighted".
 func (SmoothWeighted) Name() string { return "smooth-weighted" }
 func (SmoothWeighted) factored()    {}
 
-// creditUnit is the credit of weight 1 at par.
-const creditUnit = 1 << 20
+const (
+	creditUnit   = 1 << 20 // the credit of weight 1 at par
+	creditRounds = 8       // more than overlapping sets and goroutines gather
+)
 
+// creditOf is 1 at least: weights too small for the unit are equal, not none.
 func creditOf(v *View, i int, score float64) int64 {
-	return int64(math.Round(v.Worker(i).Weight * max(score/par, 0.1) * v.Factor(i) * creditUnit))
+	return max(int64(math.Round(v.Worker(i).Weight*max(score/par, 0.1)*v.Factor(i)*creditUnit)), 1)
 }
 
 // Pick adds each candidate its weight, takes the largest and charges it all.
 func (SmoothWeighted) Pick(v *View, score []float64, _ *Rand) int {
-	best, top, sum := 0, int64(math.MinInt64), int64(0)
+	best, top, low, sum := 0, int64(math.MinInt64), int64(math.MaxInt64), int64(0)
 	for i, s := range score {
 		w := creditOf(v, i, s)
 		sum += w
-		if c := v.col(i).st.credit.Add(w); c > top {
+		c := v.col(i).st.credit.Add(w)
+		if c > top {
 			best, top = i, c
 		}
+		low = min(low, c)
 	}
 	v.col(best).st.credit.Add(-sum)
+	if limit := creditRounds * sum; top > limit || low < -limit {
+		v.cutCredit(limit)
+	}
 	return best
+}
+
+// cutCredit holds all candidates' credits to a limit; where another goroutine
+// is at one too, it is cut the next time.
+func (v *View) cutCredit(limit int64) {
+	for i := range v.n {
+		credit := &v.col(i).st.credit
+		if c := credit.Load(); c > limit || c < -limit {
+			credit.CompareAndSwap(c, min(max(c, -limit), limit))
+		}
+	}
 }
 
 // Highest takes the highest score, ties drawn evenly. It herds; it is here to

@@ -132,12 +132,22 @@ func (r *Router) ObserveWorker(id string, rtt time.Duration, err error) {
 	}
 	col := &sn.cols[slot]
 	now := r.now()
+	if st := col.st; st.takeAnon(1) == 0 { // begun and ended here, so that it is in the means
+		if st.inFlight() == 0 {
+			st.busy.Store(now)
+		}
+		st.issued.Add(1)
+	}
 	o := Outcome{Err: err, RTT: rtt}
 	start := max(now-int64(max(rtt, 0)), 0)
 	e := end{n: col.node, lane: laneRead, now: now, start: start, rtt: rtt, timeout: sn.coef.timeout,
-		size: 1, units: col.st.takeAnon(1) > 0, trained: rtt <= 0,
+		size: 1, units: true, trained: rtt <= 0,
 		gen: col.st.lane[laneRead].pen.load().genAt(start)}
-	e.verdict, e.short = r.verdict(&o, rtt, e.timeout)
+	if rtt > 0 {
+		e.verdict, e.short = r.verdict(&o, rtt, e.timeout)
+	} else { // nothing says that a deadline was a short one
+		e.verdict, _ = r.verdict(&o, time.Duration(e.timeout), e.timeout)
+	}
 	r.settle(sn, &e, &o)
 	if now >= r.nextFold.Load() {
 		r.foldDue(now)
@@ -181,7 +191,8 @@ func (r *Router) Group(keys []string, q Request, dst []Batch) ([]Batch, error) {
 		into := -1
 		for b, col := range cols {
 			for j := range v.n {
-				if v.col(j) == col && v.w[j] >= top*groupKeep && (into < 0 || len(dst[from+b].Keys) > len(dst[from+into].Keys)) {
+				// One held to a share of its traffic gets what is drawn for it.
+				if v.col(j) == col && v.w[j] >= top*groupKeep && (v.factor[j] == 1 || j == i) && (into < 0 || len(dst[from+b].Keys) > len(dst[from+into].Keys)) {
 					into = b
 				}
 			}

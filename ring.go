@@ -203,7 +203,7 @@ func hasBit(set []uint64, slot uint16) bool {
 
 // Locator supplies the candidates of a key. Ring is one; a client whose store
 // places data its own way plugs in another. Locate appends at most 16 Refs to
-// dst, best first, and is called by many goroutines at once.
+// dst, best first, must not keep dst, and is called by many goroutines at once.
 type Locator interface {
 	Locate(h KeyHash, dst []Ref) []Ref
 }
@@ -233,7 +233,7 @@ func (f Ref) WithRole(role Role) Ref {
 type KeyHash uint64
 
 // HashOf is the hash of a string key: XXH3_64bits with seed 0, and 1 in place
-// of 0. The empty key is a key.
+// of 0. The empty key has one too.
 func HashOf(key string) KeyHash { return nonzero(xxh3.HashString(key)) }
 
 // HashBytes is the hash of a key held as bytes, equal to HashOf of the same

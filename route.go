@@ -103,6 +103,14 @@ func (r *Router) short(sn *snapshot, h KeyHash, intent Intent, now int64, size, 
 	if seen.pen&penPhase != 0 || seen.flags&sn.special[intent] != 0 {
 		return Choice{}
 	}
+	if len(cand) == 3 {
+		// 1/a : 1/b : 1/c as bc : ac : ab, for a division is slow.
+		w[0], w[1], w[2] = w[1]*w[2], w[0]*w[2], w[0]*w[1]
+	} else {
+		for i, x := range w[:len(cand)] {
+			w[i] = 1 / x
+		}
+	}
 	sum := w[0] + w[1] + w[2] + w[3]
 	if !(sum > 0 && sum <= math.MaxFloat64) {
 		return Choice{}
@@ -186,7 +194,7 @@ func (v *View) begin(sn *snapshot, q *Request, now int64) {
 	v.req = *q
 	v.req.KeyBytes = nil
 	v.n, v.all, v.hash, v.scored = 0, 0, 0, false
-	v.relaxed, v.panic, v.ramp, v.seen = 0, false, false, live{}
+	v.relaxed, v.panic, v.ramp, v.truncated, v.seen = 0, false, false, false, live{}
 	v.why = [MaxCandidates]reason{}
 	for i := range v.factor {
 		v.factor[i] = 1
@@ -200,6 +208,9 @@ func (v *View) release() {
 
 func (sn *snapshot) weighView(v *View) {
 	v.seen = sn.weigh(v.lane, v.now, v.idx[:v.n], v.w[:v.n])
+	for i, x := range v.w[:v.n] {
+		v.w[i] = 1 / x
+	}
 }
 
 func (r *Router) cutQuota(v *View) {
@@ -232,11 +243,11 @@ func (r *Router) cutByFilters(v *View) {
 			continue
 		}
 		all := Mask(1<<v.n - 1)
-		m := all
-		if !p.guard(&r.hub, func() { p.code.Keep(v, &m) }) {
+		v.mask = all
+		if !p.guard(&r.hub, func() { p.code.Keep(v, &v.mask) }) {
 			continue
 		}
-		if m &= all; m != all {
+		if m := v.mask & all; m != all {
 			v.cutWhere(func(i int) reason {
 				if !m.Has(i) {
 					return cutFilter + reason(j)
@@ -280,11 +291,12 @@ func (v *View) sum() (sum float64) {
 // choose draws and reserves. A worker whose probes turn out to be taken is cut
 // and the draw made again, at most once a candidate.
 func (r *Router) choose(v *View, h KeyHash, q *Request, sample bool) (Choice, error) {
-	rnd := Rand{r.chance(h, v.now, v.seen.mix)}
+	v.rnd = Rand{r.chance(h, v.now, v.seen.mix)}
+	rnd := &v.rnd
 	meta, size, bits := q.meta(v.sn.coef), q.size(), q.leaseBits(v.sn.coef)
-	sample = sample || uint64(uint32(rnd.s)) < r.sampleUnder && !v.sn.plain
+	sample = sample || uint64(uint32(rnd.s)) < r.sampleUnder
 	for range MaxCandidates {
-		i := r.draw(v, &rnd)
+		i := r.draw(v, rnd)
 		col := v.col(i)
 		probe, ok := uint64(0), true
 		if q.Intent != Pinned {
@@ -328,7 +340,7 @@ func (r *Router) admit(sn *snapshot, col *column, ln int, now int64) (bits uint6
 			next = p
 		}
 		bits = 0
-		if next.phase() == Probation && next.probes() > 0 && next.successes() == 0 {
+		if ok && next.phase() == Probation && next.successes() == 0 {
 			bits = leaseProbe
 		}
 		return next, false, next
@@ -358,18 +370,25 @@ func (r *Router) draw(v *View, rnd *Rand) int {
 // thin drops candidates from the view with the probability their factor
 // leaves over, never the last.
 func (v *View) thin(rnd *Rand) {
-	for i := v.n - 1; i >= 0 && v.n > 1; i-- {
-		if f := v.factor[i]; f < 1 && rnd.Float64() >= f {
-			total := v.total[i]
-			copy(v.total[i:v.n-1], v.total[i+1:v.n])
-			v.total[v.n-1] = total
-			v.cut(i, cutThinned)
+	var keep Mask
+	for i := range v.n {
+		if f := v.factor[i]; f >= 1 || rnd.Float64() < f {
+			keep |= 1 << i
 		}
 	}
+	if keep == 0 { // by factor, or the first in ring order would have it all
+		keep = 1 << draw(v.factor[:v.n], rnd.Float64())
+	}
+	v.cutWhere(func(i int) reason {
+		if !keep.Has(i) {
+			return cutThinned
+		}
+		return kept
+	})
 }
 
 func (r *Router) noWorker(v *View) error {
-	r.counters.noWorker.Add(1)
+	v.count(&r.counters.noWorker)
 	e := &NoWorkerError{}
 	for i := range v.all {
 		e.Candidates = append(e.Candidates, CandidateReason{v.idName(i), r.reasonText(v.why[i])})

@@ -87,13 +87,16 @@ func (c *coefficients) plain() bool {
 }
 
 // Close ends Run and makes every later Pick fail with ErrClosed; choices that
-// are out may still be closed. It is idempotent and returns nil.
+// are out may still be closed, which gives their reservations back and does
+// nothing else. No hook runs any more but one that is at it. It is idempotent
+// and returns nil.
 func (r *Router) Close() error {
 	r.close.Do(func() {
 		r.mu.Lock()
 		next := *r.snap.Load()
 		next.closed, next.plain = true, false
 		r.snap.Store(&next)
+		r.stopped.Store(true)
 		r.mu.Unlock()
 		close(r.done)
 	})
@@ -106,9 +109,10 @@ func (r *Router) Retune(t Tuning) error {
 	if err := t.Validate(); err != nil {
 		return err
 	}
+	now := r.now() // the caller's code, so not under mu
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	sn, now := r.snap.Load(), r.now()
+	sn := r.snap.Load()
 	if sn.closed {
 		return ErrClosed
 	}

@@ -55,12 +55,13 @@ func (v *View) combine(h *hub, scorers []*plug[Scorer]) {
 	sum := t.LiveWeight
 	for i := range v.n {
 		live := float64(par)
-		if t.LiveWeight > 0 {
+		if t.LiveWeight > 0 || v.rec != nil {
 			live = rawPoints(v.cost(i))
 		}
+		v.scratch[i] = live
 		v.total[i] = t.LiveWeight * live
 	}
-	v.rec.add("live cost", -1, t.LiveWeight, v.total[:v.n], t.LiveWeight)
+	v.rec.add("live cost", -1, t.LiveWeight, v.scratch[:v.n])
 	for j, p := range scorers {
 		weight := t.ScorerWeights[j]
 		if weight < 0 {
@@ -69,7 +70,7 @@ func (v *View) combine(h *hub, scorers []*plug[Scorer]) {
 		if weight == 0 && v.rec == nil || p.off() || !v.column(h, p) {
 			continue
 		}
-		v.rec.add(p.name, j, weight, v.scratch[:v.n], 1)
+		v.rec.add(p.name, j, weight, v.scratch[:v.n])
 		sum += weight
 		for i := range v.n {
 			v.total[i] += weight * v.scratch[i]
@@ -117,8 +118,8 @@ func (v *View) column(h *hub, p *plug[Scorer]) bool {
 	return true
 }
 
-// add keeps a column of points; scaled says by what it was multiplied.
-func (r *recorder) add(name string, scorer int, weight float64, column []float64, scaled float64) {
+// add keeps a column of points.
+func (r *recorder) add(name string, scorer int, weight float64, column []float64) {
 	if r == nil {
 		return
 	}
@@ -126,11 +127,7 @@ func (r *recorder) add(name string, scorer int, weight float64, column []float64
 	r.weights = append(r.weights, weight)
 	r.scorer = append(r.scorer, scorer)
 	var c [MaxCandidates]float64
-	for i, x := range column {
-		if c[i] = x; scaled > 0 {
-			c[i] = x / scaled
-		}
-	}
+	copy(c[:], column)
 	r.columns = append(r.columns, c)
 }
 

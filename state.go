@@ -35,18 +35,24 @@ type workerState struct {
 	busy atomic.Int64
 	lane [lanes]laneState
 
-	// Leases: see lease.go. The first eight share a line.
+	// What fills the line of the write lane changes seldom or never.
+	rtt     [lanes]*rttHistogram
+	cold    *coldState
+	retryAt atomic.Int64 // ns; an Overload verdict asked for no picks until then
+
+	// Leases: see lease.go. The first eight are one line.
 	slots [16]atomic.Uint64
 	more  [leaseSegments]atomic.Pointer[[]atomic.Uint64]
 
-	rtt [lanes]*rttHistogram
 	// Anonymous reservations, of StartWorker: the oldest closes first.
 	anonIssued, anonClosed atomic.Uint64
 	credit                 atomic.Int64  // of smooth weighted round robin
-	retryAt                atomic.Int64  // ns; an Overload verdict asked for no picks until then
 	failed                 [lanes]counts // failures
 	unknown                [lanes]counts // errors the Classifier does not know
-	cold                   *coldState
+	neutral                [lanes]counts // units closed with the fleet's mean for an RTT
+	void                   [lanes]counts // those of them that were no answer
+
+	waited [lanes]counts // ns of RTT over the service times that workers told
 }
 
 type counts struct{ atomic.Uint64 }
@@ -63,8 +69,9 @@ type laneState struct {
 // the writer lock.
 type coldState struct {
 	lane   [lanes]coldLane
-	marks  [2]uint64 // tickets as of one and two request time-outs ago
+	marks  [2]uint64 // tickets as of half and one request time-out ago
 	tombs  [2]uint64 // tickets under which expired leases are, or will be, forgotten
+	forgot uint64    // tombs[0] as of the last sweep
 	anon   [2]uint64 // anonIssued, likewise
 	marked int64     // when marks moved last
 	turns  uint64    // how often they have
@@ -79,7 +86,9 @@ type coldState struct {
 }
 
 type coldLane struct {
-	closed, failed, unknown     uint64  // as of the last fold
+	closed, failed              uint64  // as of the last fold
+	unknown, neutral, void      uint64  // likewise
+	waited                      uint64  // likewise
 	answers, failures, unknowns float64 // fading counts behind the rates
 
 	lowScores int   // folds in a row under TripScore
@@ -96,6 +105,14 @@ func newWorkerState() *workerState {
 		st.rtt[i] = new(rttHistogram)
 	}
 	return st
+}
+
+// heard ends the silence of both lanes at an answer on one, where both are in
+// use: what is in flight is not told apart.
+func (st *workerState) heard(ln int, now int64) {
+	if st.lane[ln&1^1].lat.Load() != 0 {
+		st.busy.Store(now)
+	}
 }
 
 const inFlightMask = 1<<24 - 1

@@ -7,8 +7,8 @@ import (
 
 // Status is a copy of all a person or an exporter needs, at one moment. It
 // marshals to JSON; durations are integers in nanoseconds, hence their names.
-// Its size is bounded by the number of workers. Counters only grow and stand
-// at 2^64-1 rather than wrap.
+// Its size is bounded by the number of workers. Counters only grow; at a
+// billion a second they would do so for 500 years.
 type Status struct {
 	Name            string
 	Time            time.Time
@@ -41,7 +41,7 @@ type Status struct {
 	ClockRebased              uint64            // times a worker's report clock was set anew
 	Verdicts                  map[string]uint64 // errors by verdict
 	Reports                   map[string]uint64 // reports by what became of them
-	ScorersOff                []string          `json:",omitempty"` // switched off after panics
+	PlugsOff                  []string          `json:",omitempty"` // scorers, filters and picker, switched off after panics
 	Warnings                  []string          `json:",omitempty"` // of Tuning, and what looks wrong now
 	RetriesBanked             float64           // retries Do may make at once
 	HedgesBanked, HedgeFactor float64           // copies Do may send at once, and after how many fleet means
@@ -90,14 +90,15 @@ type WorkerLane struct {
 
 // Status returns a copy of the present state; about 20 us a worker.
 func (r *Router) Status() Status {
+	now := r.now() // the caller's code, so not under mu
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	sn, now := r.snap.Load(), r.now()
+	sn := r.snap.Load()
 	c := &r.counters
 	s := Status{Name: r.name, Time: r.wall(now), Closed: sn.closed, TopologyEpoch: sn.topology.Epoch,
-		TopologyVersion: sn.topology.Version, TopologyAge: time.Duration(now - sn.topologyAt),
+		TopologyVersion: sn.topology.Version, TopologyAge: time.Duration(max(now-sn.topologyAt, 0)),
 		LowConfidence: sn.lowConfidence, TuningVersion: sn.tuningVersion,
-		SnapshotAge: time.Duration(now - sn.published), MaxOut: int(r.out[0].max.Load()),
+		SnapshotAge: time.Duration(max(now-sn.published, 0)), MaxOut: int(r.out[0].max.Load()),
 		Read: r.laneStatus(sn, laneRead), Write: r.laneStatus(sn, laneWrite),
 		NoWorker: c.noWorker.Load(), Relaxed: c.relaxed.Load(), Trips: c.trips.Load(), Leaked: c.expired.Load(),
 		LateDone: c.lateDone.Load(), DoubleDone: c.doubleDone.Load(), Untracked: c.untracked.Load(),
@@ -125,8 +126,16 @@ func (r *Router) Status() Status {
 	}
 	for _, p := range r.scorers {
 		if p.off() {
-			s.ScorersOff = append(s.ScorersOff, p.name)
+			s.PlugsOff = append(s.PlugsOff, "scorer "+p.name)
 		}
+	}
+	for _, p := range r.filters {
+		if p.off() {
+			s.PlugsOff = append(s.PlugsOff, "filter "+p.name)
+		}
+	}
+	if r.picker != nil && r.picker.off() {
+		s.PlugsOff = append(s.PlugsOff, "picker "+r.picker.name)
 	}
 	s.Warnings = r.warnings(&s, sn)
 	return s
@@ -186,8 +195,14 @@ func workerLane(sn *snapshot, col *column, ln int, now int64) WorkerLane {
 	ls, cl := &st.lane[ln], &st.cold.lane[ln]
 	p := ls.pen.load()
 	share, _ := p.share(now, &c.rules)
+	if st.retryAt.Load() > now {
+		share = 0
+	}
+	if col.flags&flagUnconfirmed != 0 {
+		share *= c.tuning.StaleFactor
+	}
 	lat := c.latency(ls, float64(col.base[ln]), st.busy.Load(), uint64(st.inFlight()), now)
-	w := WorkerLane{Phase: p.phase().String(), Share: share, Backoff: max(p.level()-1, 0), Latency: time.Duration(lat),
+	w := WorkerLane{Phase: p.phase().String(), Share: share, Backoff: max(p.level()-1, 0), Latency: nanos(lat),
 		Score: points(lat * float64(col.pre) * sn.fleet[ln].inv), RTT: st.rtt[ln].stats(),
 		Failures: st.failed[ln].Load(), Unknown: st.unknown[ln].Load()}
 	if p.phase() == Cooldown {
@@ -197,7 +212,7 @@ func workerLane(sn *snapshot, col *column, ln int, now int64) WorkerLane {
 		w.LastAnswer = time.Duration(max(ageOf(word, now), 1))
 	}
 	if cl.answers > 0 {
-		w.ErrorRate = cl.failures / cl.answers
+		w.ErrorRate = min(cl.failures/cl.answers, 1) // Broken counts on both lanes, the answer on one
 	}
 	return w
 }

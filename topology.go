@@ -23,8 +23,9 @@ func (r *Router) setTopology(t Topology, first bool) error {
 		}
 	}
 	t.Workers = workers
+	now := r.now() // the caller's code, so not under mu
 	r.mu.Lock()
-	gone, err := r.setTopologyLocked(t, first)
+	gone, err := r.setTopologyLocked(t, first, now)
 	r.mu.Unlock()
 	for _, id := range gone {
 		r.failover(id)
@@ -39,8 +40,8 @@ func (r *Router) failover(id string) {
 	}
 }
 
-func (r *Router) setTopologyLocked(t Topology, first bool) (gone []string, err error) {
-	sn, now := r.snap.Load(), r.now()
+func (r *Router) setTopologyLocked(t Topology, first bool, now int64) (gone []string, err error) {
+	sn := r.snap.Load()
 	if sn.closed {
 		return nil, ErrClosed
 	}
@@ -149,9 +150,11 @@ func (r *Router) install(next, sn *snapshot, p *slotPlan, now int64, first bool)
 	kept := map[*workerState]bool{}
 	for i := range workers {
 		slot := p.slots[i]
-		n := &node{Worker: workers[i], slot: slot, hub: &r.hub}
 		if p.fresh[i] {
 			r.gens[slot]++
+		}
+		n := &node{Worker: workers[i], slot: slot, gen: r.gens[slot], hub: &r.hub}
+		if p.fresh[i] {
 			n.st = newWorkerState()
 			n.st.cold.marked = now
 			if ramp {
@@ -163,12 +166,11 @@ func (r *Router) install(next, sn *snapshot, p *slotPlan, now int64, first bool)
 			old := sn.nodes[slot]
 			n.st = old.st
 			if old.Worker == n.Worker {
-				n = old // same pointer: an unchanged worker costs nothing
+				n = old // a Pick may be reading it: not to be written to
 			}
 			next.reports[slot] = sn.reports[slot]
 			kept[n.st] = true
 		}
-		n.gen = r.gens[slot]
 		next.nodes[slot], next.byID[n.ID] = n, slot
 		next.live = append(next.live, slot)
 	}
@@ -241,8 +243,9 @@ func (r *Router) capOut(next *snapshot, limit int64, now int64) {
 // ramp; Draining keeps it for when nothing else is left. It reports whether
 // the worker is known; an unknown one is counted and nothing else.
 func (r *Router) SetState(id string, s State) bool {
+	now := r.now()
 	r.mu.Lock()
-	known, down := r.setStateLocked(id, s)
+	known, down := r.setStateLocked(id, s, now)
 	r.mu.Unlock()
 	if down {
 		r.failover(id)
@@ -251,15 +254,15 @@ func (r *Router) SetState(id string, s State) bool {
 	return known
 }
 
-func (r *Router) setStateLocked(id string, s State) (known, down bool) {
+func (r *Router) setStateLocked(id string, s State, now int64) (known, down bool) {
 	sn := r.snap.Load()
 	slot, ok := sn.byID[id]
-	if !ok || s > Draining {
+	if !ok || s > Draining || sn.closed {
 		r.counters.unknownIDs.Add(1)
 		return false, false
 	}
 	n := sn.nodes[slot]
-	cold, now := n.st.cold, r.now()
+	cold := n.st.cold
 	was := cold.state
 	if was == s {
 		return true, false

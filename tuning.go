@@ -8,6 +8,7 @@ import (
 	"io"
 	"math"
 	"reflect"
+	"slices"
 	"time"
 )
 
@@ -29,9 +30,9 @@ type Tuning struct {
 	InitialLatency time.Duration `range:"1us..1m"`
 
 	// Temperature of softmax in score points; 10 points are a factor e in
-	// cost, so at the default 1 a worker's probability is cost^-10. About 10
-	// suits classic scorers. Whole numbers of 10/Temperature up to 20 are the
-	// fast ones.
+	// cost, so a worker's probability is cost^-10 at 1. Whole numbers of
+	// 10/Temperature up to 20 are the fast ones; classic scorers want about 10.
+	// Default 1.
 	Temperature float64 `range:"0.01..1000"`
 	// MinShare is the least probability of a candidate that is not in
 	// penalty. Default 0: fading memory retries a slow worker already, and a
@@ -246,8 +247,8 @@ func mustDuration(s string) time.Duration {
 	return d
 }
 
-// Warnings tells of values that are allowed and seldom meant. weights are
-// those of the scorers in use (Router.Retune's caller passes none).
+// Warnings tells of values that are allowed and seldom meant. Status.Warnings
+// adds what only the Router knows.
 func (t Tuning) Warnings() []string {
 	var w []string
 	for i, x := range t.ScorerWeights {
@@ -270,14 +271,14 @@ func (t Tuning) Warnings() []string {
 	return w
 }
 
-// drowns: a 0/100 scorer of this weight outweighs live cost.
-func (t Tuning) drowns(weight float64) bool {
-	sum := t.LiveWeight + weight
-	return sum > 0 && weight/sum*100/t.Temperature > 7*max(1, t.LiveWeight/sum*10/t.Temperature)
-}
+// shift is the most points a scorer of this weight moves the combined score.
+func (t Tuning) shift(weight float64) float64 { return weight / max(t.LiveWeight+weight, 1e-9) * 100 }
+
+// drowns: a 0/100 scorer of this weight outweighs live cost (docs/policy.md).
+func (t Tuning) drowns(weight float64) bool { return t.shift(weight)/t.Temperature > 7 }
 
 func (t Tuning) drownWarning(name string, weight float64) string {
-	return fmt.Sprintf("%s %g: a 0/100 scorer shifts %.0f points at Temperature %g and drowns live cost", name, weight, weight*100, t.Temperature)
+	return fmt.Sprintf("%s %g: a 0/100 scorer shifts up to %.0f points at Temperature %g and drowns live cost", name, weight, t.shift(weight), t.Temperature)
 }
 
 // exponent is 10/T when that is a whole number of 1..20, else 0.
@@ -319,6 +320,9 @@ func (t *Tuning) UnmarshalJSON(data []byte) error {
 	if err := json.Unmarshal(data, &raw); err != nil {
 		return fmt.Errorf("%w: Tuning is not a JSON object: %w", ErrConfig, err)
 	}
+	if raw == nil {
+		return &ConfigError{"Tuning", "null", "a JSON object"}
+	}
 	next := *t
 	v := reflect.ValueOf(&next).Elem()
 	var errs []error
@@ -358,8 +362,8 @@ func setField(f reflect.Value, enc json.RawMessage) error {
 		return errors.New("a number")
 	}
 	if f.Kind() == reflect.Array {
-		var xs []float64
-		if err := json.Unmarshal(enc, &xs); err != nil || len(xs) != f.Len() {
+		var xs []*float64
+		if err := json.Unmarshal(enc, &xs); err != nil || len(xs) != f.Len() || slices.Contains(xs, nil) {
 			return fmt.Errorf("an array of %d numbers", f.Len())
 		}
 	}
@@ -371,18 +375,32 @@ func setField(f reflect.Value, enc json.RawMessage) error {
 
 // LoadTuning reads a JSON object over the defaults: what it does not name
 // stays at its default. Durations are strings such as "250ms"; an unknown
-// field, trailing data or a value out of range is an error that names it.
+// field, trailing data, a value out of range or over a megabyte is an error
+// that names it.
 func LoadTuning(r io.Reader) (Tuning, error) {
 	t := DefaultTuning()
-	dec := json.NewDecoder(r)
-	if err := dec.Decode(&t); err != nil {
-		if errors.Is(err, ErrConfig) {
-			return Tuning{}, err
-		}
-		return Tuning{}, fmt.Errorf("%w: Tuning: %w", ErrConfig, err)
+	limited := &io.LimitedReader{R: r, N: maxTuningBytes}
+	dec := json.NewDecoder(limited)
+	err := dec.Decode(&t)
+	more := false
+	if err == nil {
+		_, end := dec.Token()
+		more = end != io.EOF
 	}
-	if _, err := dec.Token(); err != io.EOF {
+	switch {
+	case limited.N == 0:
+		return Tuning{}, &ConfigError{"Tuning", "too much data", fmt.Sprintf("less than %d bytes", maxTuningBytes)}
+	case errors.Is(err, ErrConfig):
+		return Tuning{}, err
+	case err != nil:
+		return Tuning{}, fmt.Errorf("%w: Tuning: %w", ErrConfig, err)
+	case more:
 		return Tuning{}, &ConfigError{"Tuning", "more data after the object", "one JSON object"}
 	}
-	return t, t.Validate()
+	if err := t.Validate(); err != nil {
+		return Tuning{}, err
+	}
+	return t, nil
 }
+
+const maxTuningBytes = 1 << 20

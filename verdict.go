@@ -53,8 +53,13 @@ type Classifier func(err error) Verdict
 // reset, refused or aborted connections are Broken; time-outs and other net,
 // io and syscall errors are Fault; anything else is Unknown.
 func Classify(err error) Verdict {
-	var timeout interface{ Timeout() bool }
-	var errno syscall.Errno
+	// AsType, for the targets of As escape: two allocations an error.
+	type timeout interface {
+		error
+		Timeout() bool
+	}
+	_, timed := errors.AsType[timeout](err)
+	_, errno := errors.AsType[syscall.Errno](err)
 	switch {
 	case err == nil:
 		return OK
@@ -64,12 +69,15 @@ func Classify(err error) Verdict {
 		errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.ECONNREFUSED),
 		errors.Is(err, syscall.ECONNABORTED), errors.Is(err, syscall.EPIPE):
 		return Broken
-	case errors.As(err, &timeout), errors.As(err, &errno),
+	case timed, errno,
 		errors.Is(err, io.ErrNoProgress), errors.Is(err, io.ErrShortWrite), errors.Is(err, io.ErrShortBuffer):
 		return Fault
 	}
 	return Unknown
 }
+
+// judges: the verdict says something of the worker's health.
+func (v Verdict) judges() bool { return v != Ignore && v != StaleTopology && v != Superseded }
 
 // Outcome is how a request ended, for Choice.DoneWith.
 type Outcome struct {
@@ -102,8 +110,7 @@ const (
 	maxInService  = 1e6
 )
 
-// of classifies err with user code isolated; shortDeadline tells a caller's
-// deadline that came before the request time-out.
+// of classifies err with the caller's code isolated.
 func (f Classifier) of(err error) (v Verdict) {
 	v = Unknown
 	defer func() { recover() }()

@@ -119,19 +119,25 @@ type View struct {
 	idx    [MaxCandidates]uint16
 	role   [MaxCandidates]Role
 
-	why     [MaxCandidates]reason
-	w       [MaxCandidates]float64 // cost^-k, then times share; 0 is out
-	factor  [MaxCandidates]float64 // penalty share; 0 is out
-	relaxed Relaxed
-	panic   bool // a worker in cooldown was let in
-	ramp    bool // some candidate is ramping
-	seen    live
-	chosen  int // of Explain and samples; -1: nobody
+	why       [MaxCandidates]reason
+	w         [MaxCandidates]float64 // cost^-k, then times share; 0 is out
+	factor    [MaxCandidates]float64 // penalty share; 0 is out
+	relaxed   Relaxed
+	truncated bool // Among or the Locator named more than 16
+	panic     bool // a worker in cooldown was let in
+	ramp      bool // some candidate is ramping
+	seen      live
+	chosen    int // of Explain and samples; -1: nobody
 
 	total   [MaxCandidates]float64 // combined score in points, not clamped
 	scratch [MaxCandidates]float64
-	rec     *recorder // of Explain; nil in a Pick
-	cap     captured
+	// What plugs get a pointer to: on the stack it would escape, one
+	// allocation a pick.
+	rnd  Rand
+	mask Mask
+	refs [MaxCandidates]Ref
+	rec  *recorder // of Explain; nil in a Pick
+	cap  captured
 }
 
 // captured is what the live words said at the time of the pick.
@@ -179,7 +185,7 @@ func (v *View) InFlight(i int) int { return v.col(i).st.inFlight() }
 
 // Latency is what this client expects of candidate i now, before load.
 func (v *View) Latency(i int) time.Duration {
-	return time.Duration(v.latency(i))
+	return nanos(v.latency(i))
 }
 
 func (v *View) latency(i int) float64 {

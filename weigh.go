@@ -13,8 +13,8 @@ type live struct {
 	quiet uint32
 }
 
-// weigh writes the weight cost^-k of each candidate into w, penalties and
-// filters not yet applied. It writes nothing shared. latency and feedback are
+// weigh writes cost^k of each candidate into w, the inverse of its weight
+// before filters and penalties. It writes nothing shared. latency and feedback are
 // written out in it: as calls they are a third of a pick
 // (TestWeigh_MatchesCost holds them together).
 func (sn *snapshot) weigh(ln int, now int64, cand []uint16, w []float64) (seen live) {
@@ -41,8 +41,7 @@ func (sn *snapshot) weigh(ln int, now int64, cand []uint16, w []float64) (seen l
 				if age*4 > int64(known) {
 					quiet = 1
 				}
-				if x := float64(age) * memInvOf(ls.mem.Load()); x < fadeLimit {
-					x *= fadeSteps
+				if x := float64(age*fadeSteps) * memInvOf(ls.mem.Load()); x < fadeEnd {
 					j := uint8(x) // below fadeEnd, so that the table needs no check
 					e := float64(fadeTable[j])
 					e += (x - float64(j)) * (float64(fadeTable[int(j)+1]) - e)
@@ -64,7 +63,7 @@ func (sn *snapshot) weigh(ln int, now int64, cand []uint16, w []float64) (seen l
 		if c.k == 10 {
 			x2 := x * x
 			x4 := x2 * x2
-			w[i] = 1 / (x4 * x4 * x2)
+			w[i] = x4 * x4 * x2
 		} else {
 			w[i] = c.power(x)
 		}
