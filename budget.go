@@ -25,6 +25,9 @@ func (b *budget) earn(share float64) {
 	}
 }
 
+// fill starts the bucket full.
+func (b *budget) fill() { b.n.Store(budgetCap) }
+
 // refund gives tokens back.
 func (b *budget) refund(cost float64) { b.n.Add(int64(cost * budgetUnit)) }
 

@@ -13,6 +13,8 @@ type DoOption func(*doConfig)
 type doConfig struct {
 	classify Classifier
 	discard  func(any)
+	batch    int
+	noHedge  bool
 }
 
 // WithVerdict classifies the errors of this Do instead of the Router's
@@ -22,6 +24,14 @@ func WithVerdict(f Classifier) DoOption { return func(c *doConfig) { c.classify 
 // WithDiscard is given the value of an attempt that answered too late, in a
 // goroutine of its own, to close what it holds.
 func WithDiscard(f func(any)) DoOption { return func(c *doConfig) { c.discard = f } }
+
+// WithBatch says that the call is for n keys, so that its latency does not
+// train the worker's (Outcome.Batch).
+func WithBatch(n int) DoOption { return func(c *doConfig) { c.batch = n } }
+
+// WithoutHedge sends no copy of this request: f then runs in the caller's
+// goroutine, one attempt after the other.
+func WithoutHedge() DoOption { return func(c *doConfig) { c.noHedge = true } }
 
 // Do picks a worker, calls f with it and closes the choice, whatever happens:
 // a panic in f gives the reservation back and goes on in the caller. The
@@ -50,7 +60,7 @@ func Do[T any](ctx context.Context, r *Router, q Request, f func(context.Context
 		return v, err
 	}
 	q.Tried.add(first)
-	if delay, ok := first.HedgeAfter(); ok {
+	if delay, ok := first.HedgeAfter(); ok && !c.noHedge {
 		h := hedged[T]{r: r, q: &q, f: f, c: &c, out: make(chan result[T], 2)}
 		return h.run(ctx, first, delay)
 	}
@@ -58,9 +68,9 @@ func Do[T any](ctx context.Context, r *Router, q Request, f func(context.Context
 	if !q.Idempotent {
 		return v, err
 	}
-	if err == nil {
+	if verdict == OK || verdict == Unknown { // a miss is an answer too
 		r.retries.earn(r.Tuning().RetryBudget)
-		return v, nil
+		return v, err
 	}
 	second, ok := r.retry(ctx, &q, err, verdict)
 	if !ok {
@@ -84,7 +94,7 @@ func attempt[T any](ctx context.Context, r *Router, choice Choice, f func(contex
 }
 
 func (c *doConfig) finish(r *Router, choice Choice, err error) Verdict {
-	o := Outcome{Err: err}
+	o := Outcome{Err: err, Batch: c.batch}
 	if err != nil && c.classify != nil && !choice.cutShort(err) {
 		o.Verdict = c.classify.of(err)
 	}
@@ -236,10 +246,10 @@ func (h *hedged[T]) run(ctx context.Context, first Choice, delay time.Duration) 
 				panic(res.panicked)
 			}
 			verdict := h.c.finish(h.r, res.choice, res.err)
-			if res.err == nil {
+			if verdict == OK || verdict == Unknown {
 				h.r.retries.earn(h.r.Tuning().RetryBudget)
 				h.supersede(open)
-				return res.v, nil
+				return res.v, res.err
 			}
 			if len(open) > 0 && retriable(verdict) {
 				v, err = res.v, res.err

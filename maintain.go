@@ -224,7 +224,9 @@ func (r *Router) judge(sn *snapshot, col *column, ln int, now int64, lat float64
 		cl.lowGen, cl.lowScores = p.gen(), 0
 	}
 	if answered {
-		if f.n > 0 && points(unpackLat(st.lane[ln].lat.Load())*float64(col.pre)*f.inv) < t.TripScore {
+		// An Overload costs as a failure and trips nothing, also not by that.
+		asked := st.retryAt.Load()
+		if overloaded := asked != 0 && now-asked < sn.coef.timeout; !overloaded && f.n > 0 && points(unpackLat(st.lane[ln].lat.Load())*float64(col.pre)*f.inv) < t.TripScore {
 			cl.lowScores++
 		} else {
 			cl.lowScores = 0

@@ -303,8 +303,9 @@ func (h *hub) settle(sn *snapshot, e *end, o *Outcome) {
 		}
 	case Fault, Broken, Overload:
 		failed = true
-		if e.verdict == Overload && o.RetryAfter > 0 {
-			st.retryAt.Store(e.now + int64(min(o.RetryAfter, maxRetryAfter)))
+		if until := e.now + int64(clamp(o.RetryAfter, 0, maxRetryAfter)); e.verdict == Overload &&
+			(o.RetryAfter > 0 || until > st.retryAt.Load()) {
+			st.retryAt.Store(until)
 		}
 		st.failed[e.lane].Add(e.size)
 		silent := 0.0

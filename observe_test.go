@@ -363,15 +363,26 @@ func TestObserve_Superseded(t *testing.T) {
 // TestObserve_FailuresNeverMakeCheaper: I9. However fast the end, in whatever
 // state, no verdict but an answer lowers what is expected of the worker.
 func TestObserve_FailuresNeverMakeCheaper(t *testing.T) {
-	states := map[string]func(g *rig){
-		"unknown":      func(g *rig) {},
-		"known":        func(g *rig) { g.answers("w0", 50) },
-		"slow":         func(g *rig) { g.Observe(g.start("w0"), 500*time.Millisecond, nil) },
-		"just failed":  func(g *rig) { g.answers("w0", 9); g.fails("w0", 1) },
-		"fleet faster": func(g *rig) { g.warm("w1"); g.pass(time.Second); g.Observe(g.start("w0"), 9*time.Millisecond, nil) },
-		"fleet slower": func(g *rig) {
+	// Each RTT and lane has a worker of its own; w6 and w7 are the fleet.
+	states := map[string]func(g *rig, id string, intent Intent){
+		"unknown": func(*rig, string, Intent) {},
+		"known": func(g *rig, id string, intent Intent) {
 			for range 50 {
-				g.Observe(g.start("w1"), 40*time.Millisecond, nil)
+				g.Observe(g.startAs(id, intent), time.Millisecond, nil)
+			}
+		},
+		"slow": func(g *rig, id string, intent Intent) { g.Observe(g.startAs(id, intent), 500*time.Millisecond, nil) },
+		"just failed": func(g *rig, id string, intent Intent) {
+			g.Observe(g.startAs(id, intent), time.Millisecond, nil)
+			g.startAs(id, intent).Done(errDisk)
+		},
+		"fleet faster": func(g *rig, id string, intent Intent) {
+			g.warm("w6")
+			g.Observe(g.startAs(id, intent), 9*time.Millisecond, nil)
+		},
+		"fleet slower": func(g *rig, id string, intent Intent) {
+			for range 20 {
+				g.Observe(g.startAs("w7", intent), 40*time.Millisecond, nil)
 				g.pass(20 * time.Millisecond)
 			}
 		},
@@ -384,15 +395,18 @@ func TestObserve_FailuresNeverMakeCheaper(t *testing.T) {
 	}
 	for sn, prepare := range states {
 		for en, o := range ends {
+			g := newRig(t, 8)
+			worker := 0
 			for _, rtt := range []time.Duration{1, 100 * time.Microsecond, 30 * time.Millisecond} {
 				for lane, intent := range []Intent{Read, Write} {
-					g := newRig(t, 3)
-					prepare(g)
-					c := g.startAs("w0", intent)
-					before := g.latency("w0", lane)
+					id := fmt.Sprint("w", worker)
+					worker++
+					prepare(g, id, intent)
+					c := g.startAs(id, intent)
+					before := g.latency(id, lane)
 					o.RTT = rtt
 					c.DoneWith(o)
-					if after := g.latency("w0", lane); after < before*999/1000 {
+					if after := g.latency(id, lane); after < before*999/1000 {
 						t.Errorf("%s, %s after %v: expected latency falls from %v to %v", sn, en, rtt, before, after)
 					}
 				}
@@ -584,6 +598,25 @@ func TestCase_137_LongCallsCount(t *testing.T) {
 	require.Equal(t, 3960, g.inFlight("w0"))
 	require.False(t, g.node("w0").st.cold.lane[laneRead].failing, "1 %% of what was sent has failed")
 	require.False(t, sane(naiveFails/naiveEnds), "the naive rate must be 100 %%")
+}
+
+// TestObserve_WrongStart: a start stamp from the future is the caller's
+// mistake; it must not end the cooldowns of others, nor stop the folds.
+func TestObserve_WrongStart(t *testing.T) {
+	g := newRig(t, 3, rigTuning(func(t *Tuning) { t.CooldownMin = 20 * time.Second }))
+	g.fails("w0", 3)
+	g.pass(200 * time.Millisecond)
+	for range 5 {
+		c, err := g.Start(Request{Intent: Read, Start: g.clock().Add(20 * time.Minute)}, "w1")
+		require.NoError(t, err)
+		g.jump(110 * time.Millisecond)
+		g.Observe(c, time.Millisecond, nil)
+		require.Equal(t, Cooldown, g.phase("w0"))
+	}
+	published := g.snap.Load().published
+	g.jump(200 * time.Millisecond)
+	g.answers("w2", 1)
+	require.Greater(t, g.snap.Load().published, published, "folds go on")
 }
 
 // TestObserve_AfterTheLastWorkerLeft: ends that come after the topology has

@@ -254,8 +254,29 @@ func TestCase_113_StateIsLeft(t *testing.T) {
 		g.answers("w0", 1)
 		require.Equal(t, Healthy, g.phase("w0"), "seed %d", seed)
 	}
-	naive := struct{ halfOpen, probeOut bool }{true, true} // and nobody will tell it that the probe is lost
-	require.False(t, naive.halfOpen && !naive.probeOut, "the naive breaker must be stuck")
+	// The same of both: three failures, a probe that is lost, a long time.
+	left := func(fail func(), lose func(), pass func(d time.Duration), admits func() bool) bool {
+		for range 3 {
+			fail()
+		}
+		pass(2 * time.Second)
+		lose()
+		pass(60 * time.Second)
+		return admits()
+	}
+	g := newRig(t, 3)
+	require.True(t, left(func() { g.fails("w0", 1) }, func() { g.start("w0") }, g.pass,
+		func() bool { return g.Status().Workers[0].Read.Share > 0 }))
+	var naive struct {
+		fails, probes int
+		opened, now   time.Duration
+	}
+	admits := func() bool { return naive.fails < 3 || naive.now-naive.opened > time.Second && naive.probes < 1 }
+	require.False(t, left(func() { naive.fails++; naive.opened = naive.now }, func() {
+		if admits() {
+			naive.probes++ // only its answer would take it back
+		}
+	}, func(d time.Duration) { naive.now += d }, admits), "the naive breaker must be stuck")
 }
 
 // TestPenalty_ConcurrentOutcomes: I13 for the word: picks, ends, folds and

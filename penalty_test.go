@@ -520,7 +520,7 @@ func TestPenalty_GenerationWraps(t *testing.T) {
 func TestCase_094_RampParameters(t *testing.T) {
 	rnd := seeded(t, 94)
 	sane := func(share, least float64) bool { return share >= least && share <= 1 } // NaN fails
-	for range 5000 {
+	for range 1500 {
 		tn := DefaultTuning()
 		tn.RampTime = time.Duration(math.Exp(rnd.Float64()*math.Log(6e11/1e6)) * 1e6)
 		tn.RampSteps, tn.ProbeQuota = 1+rnd.IntN(7), 1+rnd.IntN(15)

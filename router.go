@@ -55,6 +55,7 @@ func New(workers []Worker, opts ...Option) (*Router, error) {
 	r.hub.foldDue = r.observeFold
 	r.hookRunner = newHookRunner(c.hooks)
 	r.samples.init(c.keep)
+	r.retries.fill() // the first failures should not be the callers'
 
 	ring, err := newRing(nil, c.points, defaultSlotBits, c.replicas)
 	if err != nil {

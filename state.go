@@ -38,7 +38,7 @@ type workerState struct {
 	// What fills the line of the write lane changes seldom or never.
 	rtt     [lanes]*rttHistogram
 	cold    *coldState
-	retryAt atomic.Int64 // ns; an Overload verdict asked for no picks until then
+	retryAt atomic.Int64 // ns; an Overload verdict came then, or asked for no picks until then
 
 	// Leases: see lease.go. The first eight are one line.
 	slots [16]atomic.Uint64
