@@ -196,11 +196,19 @@ func (c *coefficients) train(ls *laneState, f *fleet, now int64, rtt, service fl
 	since := int64(0)
 	if w != 0 {
 		since = ageOf(w, now)
-		lat = unpackLat(w)
+		if lat = unpackLat(w); lat > f.slow && ls.pen.load().fails() > 0 {
+			// The first success after a failure: that was a price, not a latency,
+			// so what had faded of it when the request was picked is forgotten.
+			// Else one failure costs a worker with little traffic six good answers,
+			// each remembered longer than the one before. (For latencies that were
+			// measured the same costs 10 % of p99 where speeds differ.)
+			idle := max(float64(since)-rtt, 0)
+			lat = f.mean + (lat-f.mean)*fade(idle*memInvOf(m))
+		}
 		lat += c.gain(since) * (rtt - lat)
 	}
 	if service > 0 {
-		lat = service
+		lat = min(service, c.failCap*f.mean) // a worker may be wrong about itself
 	}
 	ls.lat.Store(packLat(lat, now))
 	level := memLevelOf(m)

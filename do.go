@@ -50,7 +50,9 @@ func WithoutHedge() DoOption { return func(c *doConfig) { c.noHedge = true } }
 func Do[T any](ctx context.Context, r *Router, q Request, f func(context.Context, Choice) (T, error), opts ...DoOption) (v T, err error) {
 	var c doConfig
 	for _, o := range opts {
-		o(&c)
+		if o != nil {
+			o(&c)
+		}
 	}
 	if q.Idempotent && q.Tried == nil {
 		q.Tried = new(Tried)
@@ -294,7 +296,7 @@ func (h *hedged[T]) drain(n int) {
 	go func() {
 		for range n {
 			if res := <-h.out; res.err == nil && !res.failed {
-				discard(res.v)
+				h.r.isolate(func() { discard(res.v) })
 			}
 		}
 	}()

@@ -34,6 +34,9 @@ func (g *hedge) factor(t *Tuning) float64 {
 // down where the copy won. A lost race loses one step.
 func (g *hedge) learn(t *Tuning, won bool) {
 	x := 0.0
+	if g.sent.Load() <= g.won.Load() {
+		return // Superseded, but by no copy of ours
+	}
 	if won {
 		x = 1
 		g.won.Add(1)

@@ -287,8 +287,8 @@ func (r *Router) expire(st *workerState, l uint64) {
 	st.neutral[ln].Add(leaseSize(l))
 	st.void[ln].Add(leaseSize(l))
 	st.closed[ln].Add(closedUnits(leaseSize(l), int64(sn.fleet[ln].mean)))
-	r.counters.expired.Add(1)
-	st.cold.leaks++
+	r.counters.expired.Add(leaseSize(l))
+	st.cold.leaks += leaseSize(l)
 	if l&leaseProbe != 0 {
 		st.lane[ln].pen.change(&r.out[ln], func(p penalty) (penalty, bool, penalty) {
 			return p.releaseProbe(leaseGen(l)), false, p

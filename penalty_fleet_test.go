@@ -179,6 +179,54 @@ func TestPenalty_CapShrinksInMidTrip(t *testing.T) {
 	}
 }
 
+// TestPenalty_CapPerCandidateSet: the cap holds for each request's candidates
+// as well, however few of the fleet are out; who is let in has the least left
+// of its cooldown, gets PanicFactor, and the decision says so.
+func TestPenalty_CapPerCandidateSet(t *testing.T) {
+	for _, percent := range []int{0, 20, 34, 50, 67, 100} {
+		g := newRig(t, 40, rigTuning(func(t *Tuning) { t.MaxOut = 1 }))
+		for i := range 16 {
+			g.fails(fmt.Sprint("w", i), 3)
+			g.jump(time.Millisecond * 10)
+		}
+		// Sixteen are out of the fleet; by hand, for Retune would let some in.
+		g.snap.Load().coef.rules.maxOut = float64(percent) / 100
+		for n := 1; n <= 16; n++ {
+			for out := 0; out <= n; out++ {
+				var among []Ref
+				for i := range n {
+					id := fmt.Sprint("w", i) // out, the lower the sooner back
+					if i >= out {
+						id = fmt.Sprint("w", 16+i)
+					}
+					ref, _ := g.Ref(id)
+					among = append(among, ref)
+				}
+				d := g.Explain(Request{Among: among, Intent: Read})
+				cut, letIn := 0, 0
+				for _, c := range d.Candidates {
+					switch {
+					case c.Cut == reasonNames[cutCooldown]:
+						cut++
+					case c.Phase == "cooldown":
+						require.InDelta(t, 0.2, c.Factor, 1e-9)
+						letIn++
+						index := 0
+						fmt.Sscanf(c.ID, "w%d", &index)
+						limit := min(n*percent/100, n-1)
+						require.Less(t, index, out-limit, "who is let in of %d of %d out at %d %%", out, n, percent)
+					}
+				}
+				limit := min(out, n*percent/100, n-1)
+				require.Equal(t, limit, cut, "cut of %d candidates, %d of them in cooldown, at %d %%", n, out, percent)
+				require.Equal(t, out-limit, letIn)
+				require.Equal(t, letIn > 0, d.Panic)
+				require.Equal(t, letIn > 0, d.Relaxed == "penalty", d.Relaxed)
+			}
+		}
+	}
+}
+
 // TestPenalty_LastUsableStays: I3. Penalties never take out the last usable
 // candidate, Down always does.
 func TestPenalty_LastUsableStays(t *testing.T) {

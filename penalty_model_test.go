@@ -281,7 +281,7 @@ func (b *penaltyBench) step(op byte, u uint64) string {
 		}
 	case 2:
 		if b.note = "success"; len(b.open) > 0 {
-			b.close(i, false, u>>60 == 0, u)
+			b.close(i, false, u>>62 == 0, u)
 		}
 	case 3:
 		if b.note = "failure"; len(b.open) > 0 {

@@ -44,11 +44,21 @@ func (r *Router) Route(q Request) (Choice, error) {
 	return r.long(&q, now, sample)
 }
 
+// startAhead is how far after the last fold a Request.Start may be without
+// being checked, ns.
+const startAhead = 2e9
+
 func (r *Router) startOf(q *Request) int64 {
 	if q.Start.IsZero() {
 		return r.now()
 	}
-	return r.at(q.Start)
+	ns := r.at(q.Start)
+	// A start ahead of the clock would put answers and cooldowns there. Only
+	// one that is far from the last fold is worth the clock read that tells.
+	if ns > r.snap.Load().published+startAhead {
+		ns = min(ns, r.now())
+	}
+	return ns
 }
 
 // hash is the key's place, zero where the request has no key.
@@ -138,7 +148,9 @@ func (r *Router) reserve(col *column, ln int, now int64, size uint64, quiet bool
 	bits |= uint64(st.lane[ln&1].pen.load().gen())<<leaseGenShift | uint64(ln)<<59
 	lease, pos := st.reserve(now, size, quiet, bits)
 	if pos == leaseUntracked {
-		st.closed[ln].Add(closedUnits(size, 0))
+		st.neutral[ln].Add(size)
+		st.void[ln].Add(size)
+		st.closed[ln].Add(closedUnits(size, int64(r.snap.Load().fleet[ln].mean)))
 		r.counters.untracked.Add(1)
 	} else {
 		meta |= metaReserved

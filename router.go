@@ -45,7 +45,9 @@ func New(workers []Worker, opts ...Option) (*Router, error) {
 	r := &Router{config: *c, sampleUnder: sampleLimit(c.sample), done: make(chan struct{})}
 	r.hub.epoch, r.hub.clock = time.Now(), c.clock
 	if c.clock != nil {
-		r.hub.epoch = c.clock()
+		if r.hub.epoch = c.clock(); r.hub.epoch.Year() < 1900 {
+			return nil, &ConfigError{"WithClock", r.hub.epoch, "a clock that tells the time when New is called"}
+		}
 	}
 	r.guard = &clockGuard{epoch: r.hub.epoch}
 	r.hub.seed, r.hub.salt, r.hub.classify = c.seed, newSalt(), c.classify

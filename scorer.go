@@ -47,6 +47,16 @@ func (p *plug[T]) guard(h *hub, f func()) (ok bool) {
 	return true
 }
 
+// isolate runs the caller's code outside a pick; a panic is counted.
+func (h *hub) isolate(f func()) {
+	defer func() {
+		if recover() != nil {
+			h.counters.plugPanics.Add(1)
+		}
+	}()
+	f()
+}
+
 // combine writes the weighted mean of the live cost score and the scorers'
 // columns, in points, into v.total. The live part is not clamped, so that
 // very slow workers still differ.

@@ -68,6 +68,8 @@ func TestScorer_Combines(t *testing.T) {
 		{"all silent, no live", noLive, []scores{{}}, []float64{1}, scores{"a": 70, "b": 70, "c": 70}, 0},
 		{"no scorer, no live", noLive, nil, nil, scores{"a": 70, "b": 70, "c": 70}, 0},
 		{"clamped", noLive, []scores{{"a": 1e300, "b": -0.5, "c": 50}}, []float64{1}, scores{"a": 100, "b": 0, "c": 50}, 0},
+		{"clamped before the mean", noLive, []scores{{"a": 1e6, "b": -1e6, "c": 50}, {"a": 0, "b": 100, "c": 50}}, []float64{1, 1},
+			scores{"a": 50, "b": 50, "c": 50}, 0},
 		{"NaN is neutral and counted", noLive, []scores{{"a": nan, "b": 40, "c": 60}}, []float64{1}, scores{"a": 50, "b": 40, "c": 60}, 1},
 		{"infinities are neutral and counted", noLive, []scores{{"a": inf, "b": -inf, "c": 60}}, []float64{1}, scores{"a": 60, "b": 60, "c": 60}, 2},
 		{"all NaN drops out", nil, []scores{{"a": nan, "b": nan, "c": nan}}, []float64{5}, scores{"a": 70, "b": 70, "c": 70}, 3},

@@ -378,6 +378,9 @@ func setField(f reflect.Value, enc json.RawMessage) error {
 // field, trailing data, a value out of range or over a megabyte is an error
 // that names it.
 func LoadTuning(r io.Reader) (Tuning, error) {
+	if r == nil {
+		return Tuning{}, &ConfigError{"Tuning", nil, "a reader"}
+	}
 	t := DefaultTuning()
 	limited := &io.LimitedReader{R: r, N: maxTuningBytes}
 	dec := json.NewDecoder(limited)

@@ -309,6 +309,7 @@ var tuningProbes = map[string]tuningProbe{
 		return p.Explain(Request{Among: p.refs(p.t, "a"), Intent: Read}).Candidates[0].Factor
 	}},
 	"RetryBudget": {nil, func(t *Tuning) { t.RetryBudget = 0.5 }, func(p *probed) any {
+		p.retries.n.Store(0)
 		done(p, Read)
 		return p.Status().RetriesBanked
 	}},

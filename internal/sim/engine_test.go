@@ -33,6 +33,7 @@ func single(slots int, load float64, d Dist, seconds int) Scenario {
 }
 
 func TestRun_MatchesErlangC(t *testing.T) {
+	plain(t)
 	for _, c := range []struct {
 		slots int
 		load  float64
@@ -62,6 +63,7 @@ func TestRun_MatchesErlangC(t *testing.T) {
 // TestRun_MatchesErlangCTail checks the whole distribution of M/M/1: the time
 // inside is exponential with mean 1/(1-rho).
 func TestRun_MatchesErlangCTail(t *testing.T) {
+	plain(t)
 	s := single(1, 0.7, Dist{}, 4000)
 	r, err := Run(s, Policies()[1], Options{Seed: 5})
 	if err != nil {
@@ -79,6 +81,7 @@ func TestRun_MatchesErlangCTail(t *testing.T) {
 // TestRun_MatchesPollaczekKhinchine checks the other distributions through
 // their second moment: wait = rho/(1-rho) * (1+cv2)/2.
 func TestRun_MatchesPollaczekKhinchine(t *testing.T) {
+	plain(t)
 	for _, c := range []struct {
 		d   Dist
 		cv2 float64
@@ -172,6 +175,7 @@ func TestFifo_KeepsOrderAcrossGrowth(t *testing.T) {
 // TestRun_EachPickEndsOnce drives each scenario with a policy that checks the
 // contract: times never go back, one Done a Pick, references not reused before.
 func TestRun_EachPickEndsOnce(t *testing.T) {
+	plain(t)
 	for _, s := range Scenarios() {
 		t.Run(s.Name, func(t *testing.T) {
 			s.Warmup, s.Duration = s.Warmup/2, s.Duration*3/4

@@ -36,6 +36,7 @@ var otherwise = map[string]string{
 // TestPrototype_MatchesThePolicyTable checks this engine, its scenarios and
 // peers against figures that were measured with another simulator.
 func TestPrototype_MatchesThePolicyTable(t *testing.T) {
+	plain(t)
 	if testing.Short() {
 		t.Skip("80 runs")
 	}

@@ -101,6 +101,7 @@ func TestRingwise_TuningReachesTheSimulator(t *testing.T) {
 
 // TestRingwise_PicksByRing: the keys found have the scenario's candidates.
 func TestRingwise_PicksByRing(t *testing.T) {
+	plain(t)
 	s := DefaultScenario()
 	cands := s.ring(5)
 	keys := keysFor(&s, 5, cands)
@@ -141,6 +142,7 @@ func TestRingwise_BurstTripsOnce(t *testing.T) {
 }
 
 func TestRingwiseDo_Retries(t *testing.T) {
+	plain(t)
 	s := scenario(t, "e")
 	with := mustRun(t, s, RingwiseDo("do"), Options{Seed: 1, Retry: true})
 	without := mustRun(t, s, RingwiseDo("do"), Options{Seed: 1})

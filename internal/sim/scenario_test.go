@@ -21,6 +21,7 @@ func calm(s Scenario) Scenario {
 // TestScenarios_AreAlive: what a scenario says goes wrong changes a figure by
 // a factor that no noise explains.
 func TestScenarios_AreAlive(t *testing.T) {
+	plain(t)
 	p99 := func(r *Result) float64 { return float64(r.Quantile(0.99)) }
 	errs := func(r *Result) float64 { return r.ErrorShare() + 1e-6 }
 	hot := func(r *Result) float64 { return r.HotShare() + 1e-3 }
