@@ -29,7 +29,7 @@ type coefficients struct {
 	memInv            [memLevels]float32 // 1/ns, by memory level
 	memNS             [memLevels]float32
 	memTop            int // the level of MemoryMax
-	memFail           int // the least level after a failure
+	memFail           int // the level after a failure
 }
 
 // fleet is one lane's figures over all workers as of the last fold.

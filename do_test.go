@@ -207,7 +207,7 @@ func TestDo_Budget(t *testing.T) {
 	}
 	require.InDelta(t, 0, g.Status().RetriesBanked, 1e-9)
 
-	for _, tt := range []struct{ share, want float64 }{{0, 0}, {0.02, 2}, {0.0005, 0.05}, {0.029, 2.9}, {1, 10}} {
+	for _, tt := range []struct{ share, want float64 }{{0, 0}, {0.02, 2}, {0.0005, 0.05}, {0.029, 2.9}, {0.7, 10}, {1, 10}} {
 		tn := g.Tuning()
 		tn.RetryBudget = tt.share
 		require.NoError(t, g.Retune(tn))

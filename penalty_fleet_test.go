@@ -850,7 +850,8 @@ func TestPenalty_OverloadHolds(t *testing.T) {
 		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			g := newRig(t, 3, rigTuning(nil))
+			// Neither slowness nor a rate is to keep it observed.
+			g := newRig(t, 3, rigTuning(func(t *Tuning) { t.SlowRatio, t.ErrorRateHigh = 100, 1 }))
 			tt.prepare(g)
 			trips := g.Status().Trips
 			others := []Choice{g.start("w0"), g.start("w0")}

@@ -156,16 +156,13 @@ func candidatesIn(d Decision) (ids []string) {
 type (
 	labLocator func(dst []Ref) []Ref
 	labFilter  func(v *View, m *Mask)
-	labPicker  func(v *View, score []float64) int
 	labScorer  map[string]float64
 )
 
-func (f labLocator) Locate(_ KeyHash, dst []Ref) []Ref         { return f(dst) }
-func (labFilter) Name() string                                 { return "lab filter" }
-func (f labFilter) Keep(v *View, m *Mask)                      { f(v, m) }
-func (labPicker) Name() string                                 { return "lab picker" }
-func (f labPicker) Pick(v *View, score []float64, _ *Rand) int { return f(v, score) }
-func (labScorer) Name() string                                 { return "lab scorer" }
+func (f labLocator) Locate(_ KeyHash, dst []Ref) []Ref { return f(dst) }
+func (labFilter) Name() string                         { return "lab filter" }
+func (f labFilter) Keep(v *View, m *Mask)              { f(v, m) }
+func (labScorer) Name() string                         { return "lab scorer" }
 func (s labScorer) Score(v *View, out []float64) {
 	for i := range out {
 		out[i] = s[v.Worker(i).ID]

@@ -58,7 +58,7 @@ type Tuning struct {
 	MeanGain float64 `range:"1e-6..1"`
 	// MemoryMin and MemoryMax bound how long an idle worker's bad latency is
 	// remembered; it grows by 1.5 with each answer that confirms it. A failure
-	// is remembered for at least FailureMemory. Defaults 50 ms, 10 s, 1 s.
+	// is remembered for FailureMemory. Defaults 50 ms, 10 s, 1 s.
 	MemoryMin     time.Duration `range:"1ms..1m"`
 	MemoryMax     time.Duration `range:"1ms..10m"`
 	FailureMemory time.Duration `range:"1ms..1m"`

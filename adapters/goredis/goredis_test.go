@@ -614,7 +614,7 @@ func TestClient_StrongRead(t *testing.T) {
 	for _, s := range servers[1:] {
 		// Cut off: they keep the old value and go on serving it.
 		r := redis.NewClient(&redis.Options{Addr: s.Addr})
-		must(t, r.SlaveOf(ctx, "127.0.0.1", "1").Err())
+		must(t, r.ReplicaOf(ctx, "127.0.0.1", "1").Err())
 		must(t, r.Close())
 	}
 	must(t, c.Set(ctx, "k", "1", 0).Err())

@@ -19,21 +19,19 @@ type prototype struct {
 }
 
 type protoWorker struct {
-	lat              float64
-	last, busy       int64
-	inflight         int
-	gap, mem         float64
-	known            bool
-	failures         int
-	until, back      int64
-	trip             int64
-	backoff          float64
-	rif              float64
-	rifAt            int64
-	rep              float64
-	repAt            int64
-	starts           map[uint32]int64
-	relapsed, halved bool
+	lat        float64
+	last, busy int64
+	inflight   int
+	gap, mem   float64
+	known      bool
+	failures   int
+	until      int64
+	trip       int64
+	backoff    float64
+	rif        float64
+	rifAt      int64
+	rep        float64
+	repAt      int64
 }
 
 func newPrototype(feedback bool) func(e *Env) Policy {
