@@ -152,3 +152,20 @@ func BenchmarkClock(b *testing.B) {
 	}
 	runtime.KeepAlive(s)
 }
+
+// BenchmarkSampledDecision is a pick and its close with every decision kept,
+// beside the same with none.
+func BenchmarkSampledDecision(b *testing.B) {
+	for _, share := range []float64{0, 1} {
+		b.Run(fmt.Sprintf("share=%g", share), func(b *testing.B) {
+			r, keys := benchFleet(b, 100, WithDecisionSample(share, 64))
+			b.ReportAllocs()
+			i := 0
+			for b.Loop() {
+				c, _ := r.Pick(keys[i&(1<<20-1)])
+				r.Observe(c, benchRTT(c), nil)
+				i++
+			}
+		})
+	}
+}

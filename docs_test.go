@@ -137,7 +137,11 @@ var (
 	key     string
 	secret  string
 	workers []ringwise.Worker
+
+	errServer error
 )
+
+func use(value []byte, err error) error { return err }
 
 func fetch(ctx context.Context, addr, key string) ([]byte, error) { return nil, nil }
 `

@@ -33,6 +33,7 @@ type hub struct {
 // ordinary.
 type counters struct {
 	doubleDone, expired, lateDone, untracked   atomic.Uint64
+	deadlines                                  atomic.Uint64 // of callers, before the request time-out
 	noWorker, staleRefs, unknownIDs, oversized atomic.Uint64
 	relaxed, trips                             atomic.Uint64
 	verdicts                                   [verdicts]atomic.Uint64

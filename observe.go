@@ -238,6 +238,7 @@ func (h *hub) verdict(o *Outcome, rtt time.Duration, timeout int64) (v Verdict, 
 			return OK, false
 		}
 		if errors.Is(o.Err, context.DeadlineExceeded) && int64(rtt) < timeout {
+			h.counters.deadlines.Add(1)
 			return Ignore, true
 		}
 		v = h.classify.of(o.Err)

@@ -617,6 +617,13 @@ func TestObserve_WrongStart(t *testing.T) {
 	g.jump(200 * time.Millisecond)
 	g.answers("w2", 1)
 	require.Greater(t, g.snap.Load().published, published, "folds go on")
+
+	// Neither may an RTT that has not passed yet.
+	g = newRig(t, 3, rigTuning(nil))
+	g.fails("w0", 3)
+	g.jump(200 * time.Millisecond)
+	g.Observe(g.start("w1"), 900*time.Millisecond, nil)
+	require.Equal(t, Cooldown, g.phase("w0"), "0.2 s of one second")
 }
 
 // TestObserve_AfterTheLastWorkerLeft: ends that come after the topology has

@@ -31,6 +31,7 @@ type Status struct {
 	LateDone                  uint64 // closed after they had expired
 	DoubleDone                uint64 // closed a second time
 	Untracked                 uint64 // picks beyond what one worker's leases hold
+	Deadlines                 uint64 // callers' deadlines that ended before the request time-out: no failures
 	StaleRefs                 uint64 // Refs of workers that have left
 	Oversized                 uint64 // candidate lists over 16
 	UnknownIDs                uint64 // calls that named no worker of the topology
@@ -85,7 +86,7 @@ type WorkerLane struct {
 	RTT        RTTStats
 	Failures   uint64
 	Unknown    uint64  // errors the Classifier does not know
-	ErrorRate  float64 // fading over some seconds
+	ErrorRate  float64 // of Failures, fading over some seconds; Unknown errors are not in it
 }
 
 // Status returns a copy of the present state; about 20 us a worker.
@@ -101,7 +102,7 @@ func (r *Router) Status() Status {
 		SnapshotAge: time.Duration(max(now-sn.published, 0)), MaxOut: int(r.out[0].max.Load()),
 		Read: r.laneStatus(sn, laneRead), Write: r.laneStatus(sn, laneWrite),
 		NoWorker: c.noWorker.Load(), Relaxed: c.relaxed.Load(), Trips: c.trips.Load(), Leaked: c.expired.Load(),
-		LateDone: c.lateDone.Load(), DoubleDone: c.doubleDone.Load(), Untracked: c.untracked.Load(),
+		LateDone: c.lateDone.Load(), DoubleDone: c.doubleDone.Load(), Untracked: c.untracked.Load(), Deadlines: c.deadlines.Load(),
 		StaleRefs: c.staleRefs.Load(), Oversized: c.oversized.Load(), UnknownIDs: c.unknownIDs.Load(),
 		BadScores: c.badScores.Load(), PlugPanics: c.plugPanics.Load(), HookPanics: r.panics.Load(),
 		HooksDropped: r.dropped.Load(), ClockRebased: c.rebased.Load(),
@@ -145,6 +146,9 @@ func (r *Router) Status() Status {
 // Observe in a thousand costs 30 % of p99 (docs/policy.md).
 const leakAlarm = 0.0005
 
+// unknownAlarm is the share of ends that say nothing from which it shows.
+const unknownAlarm = 0.01
+
 func (r *Router) warnings(s *Status, sn *snapshot) []string {
 	w := sn.coef.tuning.Warnings()
 	for i, p := range r.scorers {
@@ -154,6 +158,13 @@ func (r *Router) warnings(s *Status, sn *snapshot) []string {
 	}
 	if s.Leaked > 0 && float64(s.Leaked) > leakAlarm*float64(s.Picks) {
 		w = append(w, fmt.Sprintf("%d of %d reservations were never closed: every Choice needs one Done", s.Leaked, s.Picks))
+	}
+	if n := s.Verdicts[Unknown.String()]; float64(n) > unknownAlarm*float64(s.Picks) {
+		w = append(w, fmt.Sprintf("%d of %d requests ended in errors the Classifier does not know: WithClassifier says what they mean", n, s.Picks))
+	}
+	if float64(s.Deadlines) > unknownAlarm*float64(s.Picks) {
+		w = append(w, fmt.Sprintf("%d of %d requests ended at a deadline of the caller's before RequestTimeout (%v), which is no failure: set it to your real time-out",
+			s.Deadlines, s.Picks, sn.coef.tuning.RequestTimeout))
 	}
 	if s.LowConfidence {
 		w = append(w, fmt.Sprintf("topology %d.%d is %v old, past its TTL of %v", s.TopologyEpoch, s.TopologyVersion,
