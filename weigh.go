@@ -26,8 +26,11 @@ func (sn *snapshot) weigh(ln int, now int64, cand []uint16, w []float64) (seen l
 		col := &cols[slot]
 		st := col.st
 		ls := &st.lane[ln&1]
+		// closed before issued: the other way round a pick that is preempted in
+		// between sees less than none in flight, which is 16 million.
+		closed := st.closed[laneRead].Load() + st.closed[laneWrite].Load()
 		issued := st.issued.Load()
-		n := (issued - st.closed[laneRead].Load() - st.closed[laneWrite].Load()) & inFlightMask
+		n := (issued - closed) & inFlightMask
 		seen.flags |= col.flags
 		seen.pen |= ls.pen.load()
 		seen.mix += issued ^ uint64(slot)<<32
