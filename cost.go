@@ -34,13 +34,12 @@ type coefficients struct {
 
 // fleet is one lane's figures over all workers as of the last fold.
 type fleet struct {
-	mean        float64 // ns, of successful answers: RTT, or the service time told with it
-	wait        float64 // ns, mean of the RTT over that service time
-	inv         float64 // 1/ref, ref the mean cost
-	rif         float32 // mean of the requests that workers say are in them
-	slow        float64 // 2*mean: where memory grows
-	unknownRate float64 // share of errors the Classifier does not know
-	n           float64 // samples in mean, capped: 0 is none yet
+	mean float64 // ns, of successful answers: RTT, or the service time told with it
+	wait float64 // ns, mean of the RTT over that service time
+	inv  float64 // 1/ref, ref the mean cost
+	rif  float32 // mean of the requests that workers say are in them
+	slow float64 // 2*mean: where memory grows
+	n    float64 // samples in mean, capped: 0 is none yet
 }
 
 const (

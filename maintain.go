@@ -325,10 +325,6 @@ func (r *Router) publishFold(sn *snapshot, now int64) {
 		if s.rifN > 0 {
 			ff.rif = float32(s.rif / s.rifN)
 		}
-		ff.unknownRate = 0
-		if s.answers > 0 {
-			ff.unknownRate = s.unknowns / s.answers
-		}
 		ff.inv = 1 / ff.mean
 		if s.workers > 0 && s.cost > 0 && ff.n > 0 {
 			ff.inv = s.workers / s.cost
