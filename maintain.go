@@ -25,10 +25,9 @@ type folding struct {
 	prev   int64 // when the one before began
 	busy   bool  // something changed, so publish
 	sums   [lanes]struct {
-		n, sum, wait      float64 // samples, their RTTs or service times, and what RTTs were over these
-		cost, workers     float64
-		unknowns, answers float64
-		rif, rifN         float64
+		n, sum, wait  float64 // samples, their RTTs or service times, and what RTTs were over these
+		cost, workers float64
+		rif, rifN     float64
 	}
 	geo, geoN float64 // of reported p99s
 }
@@ -145,7 +144,6 @@ func (r *Router) foldWorker(sn *snapshot, slot uint16, now int64) {
 		cl.waited = waited
 		cl.failures = cl.failures*keep + fails
 		cl.unknowns = cl.unknowns*keep + unks
-		s.answers, s.unknowns = s.answers+cl.answers, s.unknowns+cl.unknowns
 		if n > 0 || fails > 0 {
 			f.busy = true
 		}
