@@ -33,6 +33,7 @@ func benchFleet(tb testing.TB, n int, opts ...Option) (*Router, []string) {
 		}
 		r.Observe(c, benchRTT(c), nil)
 	}
+	runtime.GC() // the setup's garbage is not the pick's
 	return r, keys
 }
 
@@ -59,8 +60,25 @@ func forSizes(b *testing.B, f func(b *testing.B, r *Router, keys []string)) {
 const benchBatch = 32
 
 // BenchmarkPick is Pick alone, by the Router's own clock.
+//
+// profile=… is each profile at 100 workers that report, keys parsed; with
+// everything also counts hot keys and asks a quota.
 func BenchmarkPick(b *testing.B) {
 	forSizes(b, func(b *testing.B, r *Router, keys []string) { benchParts(b, r, keys, false, true) })
+	for _, p := range profiles() {
+		for _, all := range []bool{false, true} {
+			name := "profile=" + p.Name
+			if all {
+				name += "/everything"
+			}
+			b.Run(name, func(b *testing.B) {
+				r, keys := profiled(b, p, all)
+				b.ReportAllocs()
+				b.ResetTimer()
+				benchParts(b, r, keys, false, true)
+			})
+		}
+	}
 }
 
 // BenchmarkPickStart is Route with the caller's start time.

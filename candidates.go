@@ -15,7 +15,7 @@ func (r *Router) candidates(v *View, h KeyHash, q *Request) error {
 	case q.Any:
 		r.addAny(v)
 	case h == 0:
-		return &ConfigError{"Request.Key", `""`, "a key, KeyBytes, Hash, Among or Any"}
+		return &ConfigError{"Request.Key", `""`, `a key, KeyBytes, Hash, Among or Any (for the empty key, Hash: HashOf(""))`}
 	case r.locator != nil:
 		r.locate(v, h)
 	default:
@@ -103,14 +103,15 @@ func (r *Router) locate(v *View, h KeyHash) {
 	}()
 	refs := r.locator.Locate(h, v.refs[:0])
 	if len(refs) > MaxCandidates {
-		refs = refs[:MaxCandidates]
+		refs, v.truncated = refs[:MaxCandidates], true
 		v.count(&r.counters.oversized)
 	}
 	r.addRefs(v, refs)
 }
 
 // addOwners takes the key's owners and, for each that is Down, the next on
-// the ring. The owners that are Down come last, to be named.
+// the ring; a key that is hot by reads gets further ones. The owners that are
+// Down come last, to be named.
 func (r *Router) addOwners(v *View, h KeyHash) {
 	sn := v.sn
 	var own, next [MaxCandidates]uint16
@@ -123,10 +124,11 @@ func (r *Router) addOwners(v *View, h KeyHash) {
 		}
 		v.add(slot, sn.nodes[slot].Role)
 	}
-	if !down {
+	n := v.spreadTo(len(owners))
+	if !down && n == len(owners) {
 		return
 	}
-	for _, slot := range sn.ring.walk(h, sn.down, next[:0], len(owners)) {
+	for _, slot := range sn.ring.walk(h, sn.down, next[:0], n) {
 		v.add(slot, sn.nodes[slot].Role)
 	}
 	for _, slot := range owners {
@@ -144,10 +146,17 @@ func (v *View) count(n *atomic.Uint64) {
 // chance is the random number of a pick. The default shares no state: tickets
 // differ from pick to pick, salts from router to router.
 func (r *Router) chance(h KeyHash, now int64, mix uint64) uint64 {
+	u := mix64(uint64(h) ^ uint64(now)*0x9e3779b97f4a7c15 ^ mix*0xc2b2ae3d27d4eb4f ^ r.hub.salt)
 	if r.random != nil {
-		return r.random()
+		return r.ask(u)
 	}
-	return mix64(uint64(h) ^ uint64(now)*0x9e3779b97f4a7c15 ^ mix*0xc2b2ae3d27d4eb4f ^ r.hub.salt)
+	return u
+}
+
+// ask is the caller's random number, or u where its source panics.
+func (r *Router) ask(u uint64) uint64 {
+	r.isolate(func() { u = r.random() })
+	return u
 }
 
 // chanceNow is the number a Pick at this instant would draw with; a source of

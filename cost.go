@@ -32,11 +32,23 @@ type coefficients struct {
 	memFail           int // the level after a failure
 }
 
+// trusts tells whether a report taken in at ns at is within its trust window,
+// where its worker's come every ns.
+func (c *coefficients) trusts(at, every, now int64) bool {
+	return float64(now-at) <= max(float64(c.tuning.LoadTrust), c.tuning.TrustIntervals*float64(every))
+}
+
+// trustsKeys is the same for the lists of a report, which change slowly.
+func (c *coefficients) trustsKeys(at, every, now int64) bool {
+	return at > 0 && (now-at <= int64(c.tuning.KeyTrust) || c.trusts(at, every, now))
+}
+
 // fleet is one lane's figures over all workers as of the last fold.
 type fleet struct {
 	mean float64 // ns, of successful answers: RTT, or the service time told with it
 	wait float64 // ns, mean of the RTT over that service time
 	inv  float64 // 1/ref, ref the mean cost
+	bare float64 // the same of the cost without load
 	rif  float32 // mean of the requests that workers say are in them
 	slow float64 // 2*mean: where memory grows
 	n    float64 // samples in mean, capped: 0 is none yet
@@ -261,13 +273,23 @@ func (c *coefficients) censored(ls *laneState, f *fleet, now int64, elapsed floa
 		if w == 0 {
 			lat = f.mean
 		}
-		if elapsed <= lat {
+		switch age := float64(ageOf(w, now)); {
+		case superseded && w != 0 && min(lat, elapsed) > f.slow && age >= elapsed:
+			// Picked when it was known to be slow, as far as that had not faded,
+			// and lost again: so it is slower than that, by how much no loser
+			// tells. Were a loss no longer than what is booked no sample, the
+			// time of the last one would stand still, and what has faded would
+			// draw picks that all end in a copy.
+			lat = max(elapsed, lat, min(memStep*lat, c.failCap*f.mean))
+		case elapsed <= lat:
 			return
+		case superseded:
+			lat = elapsed
+		default:
+			lat += c.gain(int64(age)) * (elapsed - lat)
 		}
 		if superseded {
-			lat, level = elapsed, min(level+1, c.memTop)
-		} else {
-			lat += c.gain(ageOf(w, now)) * (elapsed - lat)
+			level = min(level+1, c.memTop)
 		}
 		if ls.lat.CompareAndSwap(w, packLat(lat, now)) {
 			ls.mem.Store(c.memory(memGapOf(m), level))

@@ -98,7 +98,7 @@ func attempt[T any](ctx context.Context, r *Router, choice Choice, f func(contex
 func (c *doConfig) finish(r *Router, choice Choice, err error) Verdict {
 	o := Outcome{Err: err, Batch: c.batch}
 	if err != nil && c.classify != nil && !choice.cutShort(err) {
-		o.Verdict = c.classify.of(err)
+		o.Verdict = c.classify.of(err, &r.counters.plugPanics)
 	}
 	return r.hub.finish(choice, &o)
 }
@@ -145,8 +145,9 @@ func isTimeout(err error) bool {
 }
 
 // Hedge picks the worker of a copy of the request that first is serving, not
-// among those tried, and takes it off the budget. It is false where the
-// budget or the candidates are used up. Whoever answers first is closed as
+// among those tried, with SpreadRacks in another rack where there is one, and
+// takes it off the budget. It is false where the budget or the candidates are
+// used up. Whoever answers first is closed as
 // usual, the other with the verdict Superseded, its context cancelled.
 func (r *Router) Hedge(q Request, first Choice) (Choice, bool) {
 	if first.meta&metaHedgeable == 0 || !r.hedge.tokens.spend(1, r.Tuning().HedgeBudget) {
@@ -157,11 +158,7 @@ func (r *Router) Hedge(q Request, first Choice) (Choice, bool) {
 	}
 	q.Tried.add(first)
 	q.Start = time.Time{}
-	c, err := r.Route(q)
-	if err == nil && c.Relaxed()&RelaxedPenalty != 0 {
-		c.Cancel() // a worker that is held back is not worth a copy
-		err = ErrNoWorker
-	}
+	c, err := r.copyOf(&q, first)
 	if err != nil {
 		r.hedge.tokens.refund(1)
 		return Choice{}, false
@@ -170,6 +167,41 @@ func (r *Router) Hedge(q Request, first Choice) (Choice, bool) {
 	c.meta |= metaCopy
 	q.Tried.add(c)
 	return c, true
+}
+
+// copyOf picks the worker of a copy: with SpreadRacks one of another rack than
+// the first's, as long as there is one.
+func (r *Router) copyOf(q *Request, first Choice) (Choice, error) {
+	w := first.Worker()
+	if q.SpreadRacks && w.Rack != "" {
+		near := new(Tried) // for all of the first's rack
+		near.add(first)
+		others, _ := r.Plan(*q, nil)
+		for _, c := range others {
+			if o := c.Worker(); o.Zone == w.Zone && o.Rack == w.Rack {
+				near.add(c)
+			}
+		}
+		for i := range q.Tried.Len() {
+			near.addWord(q.Tried.refs[i].Load())
+		}
+		apart := *q
+		apart.Tried = near
+		if c, err := r.notHeldBack(&apart); err == nil {
+			return c, nil
+		}
+	}
+	return r.notHeldBack(q)
+}
+
+// notHeldBack is Route but for workers in penalty, who are not worth a copy.
+func (r *Router) notHeldBack(q *Request) (Choice, error) {
+	c, err := r.Route(*q)
+	if err == nil && c.Relaxed()&RelaxedPenalty != 0 {
+		c.Cancel()
+		return Choice{}, ErrNoWorker
+	}
+	return c, err
 }
 
 // hedged is one call of Do that may have two attempts at once.

@@ -148,7 +148,7 @@ func fetch(ctx context.Context, addr, key string) ([]byte, error) { return nil, 
 
 var importable = map[string]string{
 	"context": "context", "fmt": "fmt", "log": "log", "slog": "log/slog", "strings": "strings", "time": "time", "errors": "errors", "os": "os",
-	"ringwise": modulePath, "goredis": modulePath + "/adapters/goredis", "redis": "github.com/redis/go-redis/v9",
+	"ringwise": modulePath, "keyspec": modulePath + "/keyspec", "hotkey": modulePath + "/hotkey", "goredis": modulePath + "/adapters/goredis", "redis": "github.com/redis/go-redis/v9",
 }
 
 var (
@@ -444,6 +444,21 @@ func TestDocs_FieldsExist(t *testing.T) {
 	}
 }
 
+// No document of ours is "the user's": a reader takes the user for himself.
+func TestDocs_SourcesAreNamed(t *testing.T) {
+	names, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range append(names, "docs/scorers.md") {
+		for _, words := range []string{"user's documents", "user's\n// documents", "user's demonstration", "user's\n// demonstration"} {
+			if !strings.HasSuffix(name, "_test.go") && strings.Contains(read(t, name), words) {
+				t.Errorf("%s says %q", name, words)
+			}
+		}
+	}
+}
+
 // TestReadme_Commands: what the README tells people to run is what CI runs.
 func TestReadme_Commands(t *testing.T) {
 	blocks, _ := split(t, "README.md")
@@ -488,5 +503,42 @@ func TestModule_ThreeRequirements(t *testing.T) {
 	}
 	if len(mod.Tool)+len(mod.Replace) > 0 {
 		t.Error("go.mod has a tool or replace directive")
+	}
+}
+
+// TestDocs_TroubleshootingHasEachSymptom: the table has what people look for,
+// each with causes and with the call or figure that tells.
+func TestDocs_TroubleshootingHasEachSymptom(t *testing.T) {
+	text := read(t, "docs/troubleshooting.md")
+	rows := map[string][]string{}
+	for line := range strings.Lines(text) {
+		if cells := strings.Split(line, " | "); len(cells) == 3 && strings.HasPrefix(line, "| ") {
+			rows[strings.TrimPrefix(cells[0], "| ")] = cells[1:]
+		}
+	}
+	for symptom, tells := range map[string]string{
+		"Always the same worker":                                             "Explain",
+		"A new worker stays near 0":                                          "`Status.Workers.Read.Phase`",
+		"Shares are off although the scores are right":                       "`Decision.Candidates.Factor`",
+		"Stale topology":                                                     "`Status.TopologyAge`",
+		"Fake health: low latency, and it serves nobody":                     "`Status.Workers.Read.Failures`",
+		"Shares oscillate after tuning":                                      "`Status.Flaps`",
+		"A removed worker is still called":                                   "`Status.TopologyVersion`",
+		"A restored worker is flooded":                                       "`Decision.Ramp`",
+		"A heavy worker is picked in runs":                                   "SmoothWeighted",
+		"Keys moved en masse":                                                "`Ring.Owners`",
+		"Probe and metrics disagree: a health check is green, requests fail": "`Status.Workers.Flags`",
+	} {
+		cells, ok := rows[symptom]
+		if !ok {
+			t.Errorf("docs/troubleshooting.md has no row %q", symptom)
+			continue
+		}
+		if len(strings.TrimSpace(cells[0])) < 20 {
+			t.Errorf("%s: no causes in %q", symptom, cells[0])
+		}
+		if !strings.Contains(cells[1], tells) {
+			t.Errorf("%s: %q does not name %s", symptom, cells[1], tells)
+		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"unicode/utf8"
 )
 
 // Sentinels: test for them with errors.Is, read the detail with errors.AsType.
@@ -18,6 +19,9 @@ var (
 	ErrStaleTopology = errors.New("ringwise: stale topology")
 	// ErrTopologyConflict: the version in force with other content.
 	ErrTopologyConflict = errors.New("ringwise: topology conflict")
+	// ErrCanary: not while a canary runs, or only while one does. The text
+	// names the one that runs.
+	ErrCanary = errors.New("ringwise: canary")
 	// ErrReport: a worker report that was refused whole. Detail: *ReportError.
 	ErrReport = errors.New("ringwise: bad report")
 )
@@ -29,9 +33,26 @@ type ConfigError struct {
 	Want  string // what is allowed: "a number in (0, 1000]"
 }
 
-// Error names the field, its value and what is allowed.
+// Error names the field, its value and what is allowed; of a long value the
+// first 100 bytes.
 func (e *ConfigError) Error() string {
-	return fmt.Sprintf("ringwise: %s = %v, want %s", e.Field, e.Value, e.Want)
+	return fmt.Sprintf("ringwise: %s = %s, want %s", shorten(e.Field), shorten(fmt.Sprint(e.Value)), e.Want)
+}
+
+// maxShown is how many bytes of a value the text of an error repeats; the
+// error itself holds all of it.
+const maxShown = 100
+
+// shorten cuts between runes, where there are any.
+func shorten(s string) string {
+	if len(s) <= maxShown {
+		return s
+	}
+	cut := maxShown
+	for cut > maxShown-utf8.UTFMax && !utf8.RuneStart(s[cut]) {
+		cut--
+	}
+	return s[:cut] + "..."
 }
 
 // Unwrap makes errors.Is(err, ErrConfig) true.
@@ -75,10 +96,18 @@ type ReportError struct {
 
 // Error names the worker, the field, its value and what is allowed.
 func (e *ReportError) Error() string {
-	if e.Field == "" {
-		return fmt.Sprintf("ringwise: report of %q refused: %v", e.Worker, e.Reason)
+	who := fmt.Sprintf("report of %q", shorten(e.Worker))
+	switch {
+	case e.Worker != "":
+	case e.Reason == ReportUnknownWorker:
+		return "ringwise: report refused: Report.Worker is missing, worker_id in JSON (unknown worker)"
+	default:
+		who = "report"
 	}
-	return fmt.Sprintf("ringwise: report of %q refused: %s = %v, want %s (%v)", e.Worker, e.Field, e.Value, e.Want, e.Reason)
+	if e.Field == "" {
+		return fmt.Sprintf("ringwise: %s refused: %v", who, e.Reason)
+	}
+	return fmt.Sprintf("ringwise: %s refused: %s = %s, want %s (%v)", who, shorten(e.Field), shorten(fmt.Sprint(e.Value)), e.Want, e.Reason)
 }
 
 // Unwrap makes errors.Is(err, ErrReport) true.
@@ -107,7 +136,7 @@ func (e *NoWorkerError) Error() string {
 		if i > 0 {
 			b.WriteByte(';')
 		}
-		fmt.Fprintf(&b, " %s %s", c.ID, c.Reason)
+		fmt.Fprintf(&b, " %s %s", shorten(c.ID), c.Reason)
 	}
 	return b.String()
 }

@@ -2,6 +2,7 @@ package ringwise_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log"
@@ -179,6 +180,63 @@ func ExampleDo() {
 	// Output: Ada <nil> 1 call
 }
 
+// Hedging by hand: where the first answer does not come in time, Hedge names a
+// second worker. Who answers first is closed as usual, the other as superseded.
+// Do has all of this.
+func ExampleRouter_Hedge() {
+	r := must(ringwise.New(workers("kv-1", "kv-2", "kv-3")))
+	q := ringwise.Request{Key: "user:42", Intent: ringwise.Read, Idempotent: true}
+	for range 100 { // what is usual; each request earns 2 % of a copy
+		c := must(r.Route(q))
+		c.HedgeAfter()
+		r.Observe(c, 2*time.Millisecond, nil)
+		r.Maintain(time.Now().Add(time.Second))
+	}
+
+	type answer struct {
+		from ringwise.Choice
+		err  error
+	}
+	answers := make(chan answer, 2)
+	stuck, release := context.WithCancel(context.Background())
+	defer release()
+
+	first := must(r.Route(q))
+	go func() { <-stuck.Done(); answers <- answer{first, stuck.Err()} }() // the request; this worker is stuck
+	after, ok := first.HedgeAfter()                                       // since the pick; false: not to be copied
+	var due <-chan time.Time
+	if ok {
+		due = time.After(after)
+	}
+	open := []ringwise.Choice{first}
+	for {
+		select {
+		case <-due:
+			due = nil
+			if second, ok := r.Hedge(q, first); ok {
+				open = append(open, second)
+				go func() { answers <- answer{second, nil} }() // the copy
+			}
+			continue
+		case a := <-answers:
+			for _, c := range open {
+				if c == a.from {
+					c.Done(a.err)
+				} else {
+					c.DoneWith(ringwise.Outcome{Verdict: ringwise.Superseded})
+				}
+			}
+			fmt.Println("the copy won:", a.from.ID() != first.ID())
+		}
+		break
+	}
+	s := r.Status()
+	fmt.Println(s.Hedges, "copy,", s.HedgesWon, "won")
+	// Output:
+	// the copy won: true
+	// 1 copy, 1 won
+}
+
 func ExampleRouter_Plan() {
 	r := must(ringwise.New(workers("kv-1", "kv-2", "kv-3")))
 	plan, err := r.Plan(ringwise.Request{Key: "user:42"}, nil)
@@ -214,7 +272,7 @@ func ExampleRouter_Start() {
 	fmt.Println(err)
 	// Output:
 	// true <nil>
-	// ringwise: no worker: kv-9 is no longer in the topology
+	// ringwise: no worker: kv-9 is not in the topology
 }
 
 // For drivers whose hooks name a server but carry no state.
@@ -285,6 +343,51 @@ func ExampleRouter_Report() {
 	// ringwise: report of "kv-1" refused: CPU = -1, want a number in [0, 1] (out of range)
 }
 
+func ExampleReport_UnmarshalJSON() {
+	var rep ringwise.Report
+	err := json.Unmarshal([]byte(`{"node_id": "kv-1", "timestamp": 1793527200.5, "cpu_usage": 0, "key_hit_rates": {"acme:user": 0.9}}`), &rep)
+	if err != nil {
+		log.Fatal(err)
+	}
+	cpu, reported := rep.CPU.Get()
+	_, queue := rep.Queue.Get()
+	fmt.Println(rep.Worker, rep.Time, cpu, reported, queue, rep.HitRates[0].Kind == ringwise.HashOf("acme:user"))
+
+	err = json.Unmarshal([]byte(`{"worker_id": "kv-1", "cpu_usage": "half"}`), &rep)
+	fmt.Println(err)
+	// Output:
+	// kv-1 2026-11-01 10:00:00.5 +0000 UTC 0 true false true
+	// ringwise: report of "kv-1" refused: cpu_usage = "half", want a number (malformed)
+}
+
+func ExampleReport_AppendBinary() {
+	rep := ringwise.Report{Worker: "kv-1", Time: time.Unix(1793527200, 0), CPU: ringwise.Some(0.5)}
+	buf := must(rep.AppendBinary(nil))
+
+	var got ringwise.Report // used again and again: nothing is allocated
+	if err := got.UnmarshalBinary(buf); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(len(buf), "bytes:", got.Worker, got.CPU.Or(0))
+	// Output: 172 bytes: kv-1 0.5
+}
+
+func ExampleRouter_ProbeResult() {
+	r := must(ringwise.New(workers("kv-1", "kv-2", "kv-3"), ringwise.WithHooks(ringwise.Hooks{
+		Probe: func(worker string) { /* send it a ping; tell ProbeResult what came of it */ },
+	})))
+	defer r.Close()
+	for range 3 {
+		r.ProbeResult("kv-2", 0, errors.New("connection refused"))
+	}
+	fmt.Println(r.Status().Workers[1].Read.Phase)
+	r.ProbeResult("kv-2", 2*time.Millisecond, nil)
+	fmt.Println(r.Status().Workers[1].Read.Phase)
+	// Output:
+	// probe-out
+	// probation
+}
+
 func ExampleRouter_Retune() {
 	r := must(ringwise.New(workers("kv-1")))
 	t := r.Tuning()
@@ -318,7 +421,7 @@ func ExampleRouter_Explain() {
 	// Output:
 	// read 9fc1e605fa7174aa key "user:42" -> kv-1  (picker softmax, topology 0.0, tuning 1)
 	// * kv-1             p 100.00 %  score  70.0  latency 1ms        in flight 0    healthy
-	//       live cost, weight 1: 70.0 = par (fleet mean cost 1ms) +70.0, latency (1ms) +0.0, in flight (0) +0.0
+	//       live cost, weight 1: 70.0 = par (fleet mean cost with load 1ms) +70.0, latency (1ms) +0.0, in flight (0) +0.0
 	//   kv-2             cut: is draining
 }
 

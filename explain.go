@@ -1,6 +1,7 @@
 package ringwise
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"math"
@@ -31,9 +32,15 @@ type Decision struct {
 	Panic         bool   // a worker in cooldown was let in
 	Ramp          bool   // a recovering worker was held to its share
 	LowConfidence bool   // the topology is past its TTL
+	Saturated     bool   // every candidate has far more in flight than usual
+	Try           bool   // of a candidate that was not picked for 27 s
 	Truncated     bool   // more than 16 candidates were named: the first 16
+	Directory     bool   `json:",omitempty"` // WithDirectory named the last candidate in ring order
+	Heat          string `json:",omitempty"` // of the key, where it is hot (WithHotKeys)
 
+	// TuningVersion names the coefficients: a canary's has a number of its own.
 	TopologyEpoch, TopologyVersion, TuningVersion uint64
+	Group                                         string `json:",omitempty"` // of a canary: canary or control
 }
 
 // Candidate is one worker of a Decision.
@@ -64,19 +71,6 @@ type ScoreColumn struct {
 	Lines  []Line  `json:",omitempty"`
 }
 
-// Line is one summand of a score.
-type Line struct {
-	Name   string
-	Input  string
-	Points float64
-}
-
-// LineScorer is a Scorer that can take its score of one candidate apart.
-type LineScorer interface {
-	Scorer
-	Lines(v *View, i int) []Line
-}
-
 // Explain tells what Pick would do with a request now, by the code that Pick
 // runs. It reserves nothing and advances nothing. Some microseconds.
 func (r *Router) Explain(q Request) Decision {
@@ -86,11 +80,22 @@ func (r *Router) Explain(q Request) Decision {
 	v.rec = &recorder{}
 	v.chosen = -1
 	v.begin(sn, &q, now) // prepare refuses some requests before it does
+	group := groupNone
+	if sn.trial != nil {
+		h, tenant := r.placed(&q, sn, now)
+		sn, group = sn.as(&q, tenant, h)
+	}
 	h, err := r.prepare(v, sn, &q, now)
+	v.group = group
 	v.capture()
 	known := true
 	if err == nil {
-		rnd := Rand{r.chanceNow(h, v.now, v.seen.mix)}
+		rnd := Rand{r.chanceNow(h, v.now, v.mix)}
+		if i := r.due(v, false); i >= 0 {
+			v.tried = true
+			v.w = [MaxCandidates]float64{}
+			v.w[i] = 1
+		}
 		switch {
 		case r.picker == nil || r.picker.off() || q.Intent == Pinned:
 			v.chosen = draw(v.w[:v.n], unit(rnd.s))
@@ -139,11 +144,15 @@ func (r *Router) decide(v *View, known bool) Decision {
 		Write: v.lane == laneWrite, Picker: r.pickerName()}
 	sn := v.sn
 	d.Relaxed, d.Panic, d.Ramp, d.LowConfidence = v.relaxed.String(), v.panic, v.ramp, sn.lowConfidence
-	d.Truncated = v.truncated
+	d.Truncated, d.Directory = v.truncated, v.directed
+	if heat, _ := v.Heat(); heat.Hot() {
+		d.Heat = heat.String()
+	}
 	d.TopologyEpoch, d.TopologyVersion, d.TuningVersion = sn.topology.Epoch, sn.topology.Version, sn.tuningVersion
+	d.Group, d.Saturated, d.Try = groupNames[v.group], v.saturated(), v.tried
 	sum := v.sum()
 	for i := range v.all {
-		c := Candidate{ID: v.idName(i), Role: v.role[i].String(), Phase: v.cap.pen[i].phase().String(),
+		c := Candidate{ID: v.idName(i), Role: v.role[i].String(), Phase: v.cap.pen[i].shown().String(),
 			InFlight: v.cap.inFlight[i], Latency: nanos(v.cap.latency[i]), Cost: v.cap.cost[i],
 			Stale: sn.cols[v.idx[i]].flags&flagStale != 0}
 		if i >= v.n {
@@ -161,6 +170,8 @@ func (r *Router) decide(v *View, known bool) Decision {
 		}
 		if v.rec != nil {
 			c.Scores = r.scoreColumns(v, i)
+		} else if v.said != 0 {
+			c.Scores = r.keptColumns(v, i)
 		}
 		c.Score = min(max(total, 0), 100)
 		c.Clamped = total < 0 || total > 100
@@ -181,10 +192,48 @@ func (r *Router) scoreColumns(v *View, i int) []ScoreColumn {
 			col.Lines = v.costLines(i)
 		} else if p := r.scorers[v.rec.scorer[j]]; !p.off() {
 			if ls, ok := p.code.(LineScorer); ok {
-				p.guard(&r.hub, func() { col.Lines = ls.Lines(v, i) })
+				r.hub.isolate(func() { col.Lines = ls.Lines(v, i) }) // not a fault of its scores
 			}
 		}
 		out = append(out, col)
+	}
+	return out
+}
+
+// logView logs a decision of the queue, with the caller's handler isolated.
+func (r *Router) logView(v *View) {
+	defer func() {
+		if recover() != nil {
+			r.panics.Add(1)
+		}
+	}()
+	if r.stopped.Load() {
+		return
+	}
+	d := r.decide(v, r.picker == nil)
+	attrs := make([]slog.Attr, 0, 4)
+	if r.name != "" {
+		attrs = append(attrs, slog.String("router", r.name))
+	}
+	if r.log.keys == LogPlainKeys {
+		attrs = append(attrs, slog.String("key", d.Key))
+	}
+	attrs = append(attrs, slog.Time("at", d.Time), slog.Any("decision", d))
+	r.log.logger.LogAttrs(context.Background(), slog.LevelInfo, "ringwise pick", attrs...)
+}
+
+// keptColumns are the scores of a real pick, without their lines.
+func (r *Router) keptColumns(v *View, i int) []ScoreColumn {
+	t := &v.sn.coef.tuning
+	out := []ScoreColumn{{Name: "live cost", Weight: t.LiveWeight, Points: rawPoints(v.cap.cost[i])}}
+	for j, p := range r.scorers {
+		if v.said>>j&1 != 0 {
+			weight := t.ScorerWeights[j]
+			if weight < 0 {
+				weight = p.weight
+			}
+			out = append(out, ScoreColumn{Name: p.name, Weight: weight, Points: v.points[j][i]})
+		}
 	}
 	return out
 }
@@ -196,7 +245,7 @@ func (v *View) costLines(i int) []Line {
 	lat, n := v.cap.latency[i], v.cap.inFlight[i]
 	load := 1 + c.load*float64(n)
 	lines := []Line{
-		{"par", fmt.Sprintf("fleet mean cost %v", nanos(1/f.inv).Round(time.Microsecond)), par},
+		{"par", fmt.Sprintf("fleet mean cost with load %v", nanos(1/f.inv).Round(time.Microsecond)), par},
 		{"latency", nanos(lat).Round(time.Microsecond).String(), in(lat * f.inv)},
 		{"in flight", fmt.Sprint(n), in(load)},
 	}
@@ -228,7 +277,8 @@ func (d Decision) String() string {
 	for _, f := range []struct {
 		on   bool
 		name string
-	}{{d.Relaxed != "", "relaxed " + d.Relaxed}, {d.Panic, "panic"}, {d.Ramp, "ramp"}, {d.LowConfidence, "topology past its TTL"}, {d.Truncated, "first 16 named"}} {
+	}{{d.Group != "", d.Group}, {d.Relaxed != "", "relaxed " + d.Relaxed}, {d.Panic, "panic"}, {d.Ramp, "ramp"}, {d.LowConfidence, "topology past its TTL"}, {d.Saturated, "saturated"}, {d.Try, "a try"}, {d.Truncated, "first 16 named"},
+		{d.Directory, "directory asked"}, {d.Heat != "", d.Heat}} {
 		if f.on {
 			b.WriteString(", " + f.name)
 		}
@@ -277,7 +327,7 @@ func (d Decision) LogValue() slog.Value {
 		slog.String("intent", d.Intent), slog.String("hash", d.Hash), slog.String("chosen", d.Chosen),
 		slog.Uint64("topology", d.TopologyVersion), slog.Uint64("tuning", d.TuningVersion),
 	}
-	for _, f := range []struct{ name, v string }{{"error", d.Error}, {"relaxed", d.Relaxed}} {
+	for _, f := range []struct{ name, v string }{{"error", d.Error}, {"group", d.Group}, {"relaxed", d.Relaxed}} {
 		if f.v != "" {
 			attrs = append(attrs, slog.String(f.name, f.v))
 		}
@@ -285,7 +335,7 @@ func (d Decision) LogValue() slog.Value {
 	for _, f := range []struct {
 		name string
 		on   bool
-	}{{"panic", d.Panic}, {"ramp", d.Ramp}, {"low_confidence", d.LowConfidence}} {
+	}{{"panic", d.Panic}, {"ramp", d.Ramp}, {"low_confidence", d.LowConfidence}, {"saturated", d.Saturated}, {"try", d.Try}} {
 		if f.on {
 			attrs = append(attrs, slog.Bool(f.name, true))
 		}
@@ -295,16 +345,24 @@ func (d Decision) LogValue() slog.Value {
 			attrs = append(attrs, slog.Group(c.ID, slog.String("cut", c.Cut)))
 			continue
 		}
-		attrs = append(attrs, slog.Group(c.ID, slog.Float64("p", c.Probability), slog.Float64("score", c.Score),
+		group := []any{slog.Float64("p", c.Probability), slog.Float64("score", c.Score),
 			slog.Duration("latency", c.Latency), slog.Int("in_flight", c.InFlight), slog.String("phase", c.Phase),
-			slog.Float64("factor", c.Factor)))
+			slog.Float64("factor", c.Factor)}
+		if len(c.Scores) > 1 {
+			var scores []any
+			for _, s := range c.Scores {
+				scores = append(scores, slog.Float64(s.Name, s.Points))
+			}
+			group = append(group, slog.Group("scores", scores...))
+		}
+		attrs = append(attrs, slog.Group(c.ID, group...))
 	}
 	return slog.GroupValue(attrs...)
 }
 
 // Decisions returns the kept decisions of real picks, oldest first; none
-// without WithDecisionSample. Scores of scorers are not kept, the combined
-// one is.
+// without WithDecisionSample. Scores of scorers are kept, the lines behind
+// them are not.
 func (r *Router) Decisions() []Decision {
 	s := &r.samples
 	s.mu.Lock()

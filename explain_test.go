@@ -348,6 +348,7 @@ func TestExplain_TellsWhatPickDoes(t *testing.T) {
 
 // And the one it names is the one a Pick at that moment takes.
 func TestExplain_NamesTheNextPick(t *testing.T) {
+	t.Parallel()
 	for i, c := range explainStates {
 		s, q := explainStand(t, i)
 		if d := s.Explain(q); d.Chosen == "" {
@@ -376,6 +377,7 @@ func TestExplain_NamesTheNextPick(t *testing.T) {
 
 // I26: Explain reserves nothing, advances nothing, counts nothing.
 func TestExplain_ChangesNothing(t *testing.T) {
+	t.Parallel()
 	check := func(name string, s *stand, qs ...Request) {
 		t.Helper()
 		s.now() // reading the clock is allowed, and seen
@@ -450,6 +452,7 @@ func TestExplain_NoWorker(t *testing.T) {
 // The lines of live cost add up to its points, those of all columns, weighted,
 // to the score.
 func TestExplain_LinesAddUp(t *testing.T) {
+	t.Parallel()
 	for i, c := range explainStates {
 		s, q := explainStand(t, i)
 		tu := s.Tuning()
@@ -508,14 +511,14 @@ func goldenStand(t *testing.T) (*stand, Request) {
 func TestDecision_StringGolden(t *testing.T) {
 	s, q := goldenStand(t)
 	want := `read 0000000000000000 key "user:42" -> b  (picker softmax, topology 2.5, tuning 1)
-  a                p   0.83 %  score  48.1  latency 4ms        in flight 0    healthy
-      live cost, weight 1: 56.1 = par (fleet mean cost 1ms) +70.0, latency (4ms) -13.9, in flight (0) +0.0
+  a                p   0.85 %  score  48.1  latency 4ms        in flight 0    healthy
+      live cost, weight 1: 56.1 = par (fleet mean cost with load 1ms) +70.0, latency (4ms) -13.9, in flight (0) +0.0
       lined, weight 1: 40.0 = half (a) +25.0, rest () +15.0
-* b                p  95.65 %  score  53.0  latency 1.5ms      in flight 0    observed x 0.85
-      live cost, weight 1: 65.9 = par (fleet mean cost 1ms) +70.0, latency (1.5ms) -4.1, in flight (0) +0.0
+* b                p  97.49 %  score  53.0  latency 1.5ms      in flight 0    observed x 0.85
+      live cost, weight 1: 65.9 = par (fleet mean cost with load 1ms) +70.0, latency (1.5ms) -4.1, in flight (0) +0.0
       lined, weight 1: 40.0 = half (b) +25.0, rest () +15.0
-  c                p   3.52 %  score  49.5  latency 1ms        in flight 1    healthy
-      live cost, weight 1: 59.0 = par (fleet mean cost 1ms) +70.0, latency (1ms) +0.0, in flight (1) -11.0
+  c                p   1.66 %  score  48.7  latency 1ms        in flight 1    healthy
+      live cost, weight 1: 57.5 = par (fleet mean cost with load 1ms) +70.0, latency (1ms) +0.0, in flight (1) -12.5
       lined, weight 1: 40.0 = half (c) +25.0, rest () +15.0
   d                cut: is in cooldown
 `
@@ -542,9 +545,9 @@ func TestDecision_SlogGolden(t *testing.T) {
 	}}))
 	log.Info("picked", "d", d)
 	want := "level=INFO msg=picked d.intent=read d.hash=H d.chosen=b d.topology=5 d.tuning=1" +
-		" d.a.p=0.00834 d.a.score=48.1 d.a.latency=4ms d.a.in_flight=0 d.a.phase=healthy d.a.factor=1" +
-		" d.b.p=0.956 d.b.score=53 d.b.latency=1.5ms d.b.in_flight=0 d.b.phase=observed d.b.factor=0.85" +
-		" d.c.p=0.0352 d.c.score=49.5 d.c.latency=1ms d.c.in_flight=1 d.c.phase=healthy d.c.factor=1" +
+		" d.a.p=0.00851 d.a.score=48.1 d.a.latency=4ms d.a.in_flight=0 d.a.phase=healthy d.a.factor=1 \"d.a.scores.live cost\"=56.1 d.a.scores.lined=40" +
+		" d.b.p=0.975 d.b.score=53 d.b.latency=1.5ms d.b.in_flight=0 d.b.phase=observed d.b.factor=0.85 \"d.b.scores.live cost\"=65.9 d.b.scores.lined=40" +
+		" d.c.p=0.0166 d.c.score=48.7 d.c.latency=1ms d.c.in_flight=1 d.c.phase=healthy d.c.factor=1 \"d.c.scores.live cost\"=57.5 d.c.scores.lined=40" +
 		" d.d.cut=\"is in cooldown\"\n"
 	assert.Equal(t, want, b.String())
 	assert.NotContains(t, b.String(), "user:42")
@@ -608,7 +611,7 @@ func TestCase_131_DurationsHaveUnits(t *testing.T) {
 	}
 	s, q := goldenStand(t)
 	text := s.Explain(q).String()
-	for _, want := range []string{"latency 4ms", "latency 1.5ms", "fleet mean cost 1ms", "latency (1.5ms)"} {
+	for _, want := range []string{"latency 4ms", "latency 1.5ms", "fleet mean cost with load 1ms", "latency (1.5ms)"} {
 		assert.Contains(t, text, want)
 	}
 }
@@ -626,3 +629,19 @@ type namedPicker struct{ asked *int }
 
 func (p namedPicker) Name() string                   { *p.asked++; return "named" }
 func (namedPicker) Pick(*View, []float64, *Rand) int { return 0 }
+
+// TestExplain_PanickingLinesCostNoScorer: who takes a score apart badly still
+// scores the picks.
+func TestExplain_PanickingLinesCostNoScorer(t *testing.T) {
+	g := newRig(t, 3, WithReplicas(3), WithScorer(badLines{byID(map[string]float64{"w0": 100})}, 1))
+	for range 3 {
+		g.Explain(Request{Key: "k"})
+	}
+	s := g.Status()
+	require.Empty(t, s.PlugsOff)
+	require.GreaterOrEqual(t, s.PlugPanics, uint64(9))
+}
+
+type badLines struct{ scorerFunc }
+
+func (badLines) Lines(*View, int) []Line { panic("x") }

@@ -1,5 +1,7 @@
 package ringwise
 
+import "math/bits"
+
 // Filter cuts candidates that must not serve a request, by clearing their
 // bits. It is never relaxed: clearing the last bit fails the pick. It runs in
 // the caller's Pick, must not block or keep v, and is isolated when it panics
@@ -13,7 +15,7 @@ type Filter interface {
 // specialFlags are the flags that need the filters for an intent; without
 // them, and without a request that asks for more, Pick skips them whole.
 func specialFlags(intent Intent) uint32 {
-	f := flagDown | flagDraining | flagRecovering | flagStale | flagUnconfirmed | flagLearner
+	f := flagDue | flagDown | flagDraining | flagRecovering | flagStale | flagUnconfirmed | flagLearner
 	switch intent {
 	case Unspecified, Write:
 		f |= flagReadOnly | flagPrimary | flagReplica
@@ -32,6 +34,12 @@ func (v *View) cut(i int, why reason) {
 	copy(v.w[i:last], v.w[i+1:v.n])
 	copy(v.factor[i:last], v.factor[i+1:v.n])
 	copy(v.total[i:last], v.total[i+1:v.n])
+	for said := v.said; said != 0; said &= said - 1 {
+		col := &v.points[bits.TrailingZeros32(said)]
+		x := col[i]
+		copy(col[i:last], col[i+1:v.n])
+		col[last] = x
+	}
 	v.idx[last], v.role[last], v.w[last], v.factor[last], v.total[last], v.why[last] = slot, role, w, f, total, why
 	v.n = last
 }
@@ -153,6 +161,8 @@ func (v *View) penalise() {
 			share, v.why[i] = 0, cutOverload
 		case share == 0 && probe:
 			v.why[i] = cutProbes
+		case p.probedOut() && share == 0:
+			v.why[i] = cutProbeOut
 		case share == 0:
 			v.why[i] = cutCooldown
 		}
@@ -175,22 +185,35 @@ func (v *View) penalise() {
 	})
 }
 
-// letIn admits the k candidates whose time is up first, one at least.
+// letIn admits the k candidates whose time is up first, one at least; those
+// that failed probes after the others.
 func (v *View) letIn(k int) {
 	for range max(k, 1) {
 		best := -1
 		for i := range v.n {
-			if v.factor[i] == 0 && (best < 0 || v.outUntil(i) < v.outUntil(best)) {
+			if v.factor[i] == 0 && (best < 0 || v.before(i, best)) {
 				best = i
 			}
 		}
 		if best < 0 {
 			return
 		}
+		if v.why[best] == cutProbeOut {
+			v.relaxed |= RelaxedProbeOut
+		} else {
+			v.relaxed |= RelaxedPenalty
+		}
 		v.factor[best], v.why[best] = v.sn.coef.rules.panicShare, kept
-		v.relaxed |= RelaxedPenalty
 		v.panic = true
 	}
+}
+
+// before: of two that are out, i is let in before j.
+func (v *View) before(i, j int) bool {
+	if a, b := v.why[i] == cutProbeOut, v.why[j] == cutProbeOut; a != b {
+		return b
+	}
+	return v.outUntil(i) < v.outUntil(j)
 }
 
 func (v *View) outUntil(i int) int64 {

@@ -82,6 +82,7 @@ func TestFilter_RelaxesInOrder(t *testing.T) {
 
 // F5: the rules that are never given up, each with its reason.
 func TestFilter_NeverRelaxes(t *testing.T) {
+	t.Parallel()
 	down := func(l *lab) { l.SetState("a", Down) }
 	readOnly := func(l *lab) { l.report(t, Report{Worker: "a", ReadOnly: Some(true)}) }
 	version := func(l *lab) { l.report(t, Report{Worker: "a", Version: Some[uint64](6)}) }

@@ -4,22 +4,64 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/ringwise/ringwise/hotkey"
 )
 
 // Hooks are told of events. Each may be nil. They run one at a time, never
-// from Pick and never under a lock, in the goroutine of Run, Maintain,
-// Observe or the call that caused them; up to 256 wait, further ones are
-// dropped and counted. A hook that panics is isolated and counted.
+// from Pick and never under a lock, in the goroutine of Run, Maintain or the
+// call that caused them, and in that of an Observe that folds where there is no
+// Run or it is in a handler of WithDecisionLog: that Observe waits for them. Up
+// to 256 wait, further ones are dropped and counted. A hook that panics is
+// isolated and counted.
 type Hooks struct {
 	// Transition: a worker's penalty machine changed its phase.
 	Transition func(t Transition)
 	// Refresh: the topology should be fetched anew, at most once a second for
 	// one worker and reason.
 	Refresh func(r Refresh)
+	// Probe: nothing was heard of a worker for Tuning.ProbeAfter, so it should
+	// be sent a cheap request, whose end goes to Router.ProbeResult. At most
+	// once a second for one worker and for 32 workers at a time, until a
+	// result or an answer comes. ringwise itself sends nothing. It must not
+	// wait for the answer: other hooks wait for it.
+	Probe func(worker string)
 	// Failover: a worker went Down or left, so its keys go to the next on the
 	// ring: the replica there may need repair.
 	Failover func(worker string)
+	// HotKey: a key became hot, cold, or hot in another way (WithHotKeys).
+	// One under a read burst is worth a short-lived local cache, one under
+	// sustained reads more replicas: those HotSpread picks among.
+	HotKey func(c hotkey.Change)
+	// Alarm: something that a person should look at; docs/operations.md says
+	// what each kind means. Status.Warnings says the same as long as it lasts.
+	Alarm func(a Alarm)
 }
+
+// Alarm is something that looks wrong.
+type Alarm struct {
+	Kind   AlarmKind
+	Worker string // whom it is about, where it is about one
+	Text   string
+	// Value is the figure and Limit what it passed, where there are any.
+	Value, Limit float64
+}
+
+// AlarmKind says what an Alarm is about.
+type AlarmKind uint8
+
+// The kinds.
+const (
+	AlarmCanary    AlarmKind = iota // a canary ended, or is through its steps
+	AlarmShadow                     // a shadow's scores differ by more than GapAlarm
+	AlarmSelfCheck                  // scores run against success
+	AlarmFlap                       // a worker's share or weight saws
+	AlarmSaturated                  // every worker that could serve is far over its usual load
+)
+
+var alarmNames = [...]string{"canary", "shadow", "self-check", "flap", "saturated"}
+
+func (k AlarmKind) String() string { return nameOf(alarmNames[:], int(k)) }
 
 // Transition is one step of a worker's penalty machine.
 type Transition struct {
@@ -44,9 +86,10 @@ const (
 	RefreshStaleVerdict RefreshReason = iota // a worker answered that the map is old (MOVED)
 	RefreshExpired                           // the topology is past its TTL
 	RefreshGap                               // a version was skipped
+	RefreshStaleReport                       // a worker's report is past its trust window
 )
 
-var refreshNames = [...]string{"stale verdict", "expired", "version gap"}
+var refreshNames = [...]string{"stale verdict", "expired", "version gap", "stale report"}
 
 func (r RefreshReason) String() string { return nameOf(refreshNames[:], int(r)) }
 
@@ -61,6 +104,9 @@ const (
 	eventTransition eventKind = iota
 	eventRefresh
 	eventFailover
+	eventProbe
+	eventHotKey
+	eventAlarm
 )
 
 type event struct {
@@ -68,6 +114,8 @@ type event struct {
 	transition Transition
 	refresh    Refresh
 	worker     string
+	hot        hotkey.Change
+	alarm      Alarm
 }
 
 // hookRunner queues events and runs the caller's hooks one at a time.
@@ -130,6 +178,12 @@ func (r *hookRunner) refresh(f Refresh, now int64) {
 	}
 }
 
+func (r *hookRunner) alarm(a Alarm) {
+	if r.hooks.Alarm != nil {
+		r.enqueue(event{kind: eventAlarm, alarm: a})
+	}
+}
+
 // drain runs what is queued, unless someone is at it already, who will.
 func (r *hookRunner) drain() {
 	for len(r.queue) > 0 && r.running.TryLock() {
@@ -164,9 +218,15 @@ func (r *hookRunner) run(e event) {
 		r.hooks.Transition(e.transition)
 	case eventRefresh:
 		r.hooks.Refresh(e.refresh)
+	case eventProbe:
+		r.hooks.Probe(e.worker)
 	case eventFailover:
 		if r.hooks.Failover != nil {
 			r.hooks.Failover(e.worker)
 		}
+	case eventHotKey:
+		r.hooks.HotKey(e.hot)
+	case eventAlarm:
+		r.hooks.Alarm(e.alarm)
 	}
 }

@@ -116,14 +116,26 @@ func everyMethod(r *Router, now time.Time) map[string]func() {
 			r.SetTopology(Topology{Workers: rigWorkers(4)})
 			r.SetTopology(Topology{Workers: rigWorkers(3)})
 		},
-		"SetState":  func() { r.SetState("w2", Down); r.SetState("w2", Up) },
-		"Retune":    func() { tn := r.Tuning(); tn.LoadWeight++; r.Retune(tn) },
-		"Tuning":    func() { r.Tuning() },
-		"Explain":   func() { _ = r.Explain(q) },
-		"Decisions": func() { r.Decisions() },
-		"Status":    func() { r.Status() },
-		"Maintain":  func() { r.Maintain(now) },
-		"Ref":       func() { r.Ref("w0") },
+		"ProbeResult": func() {
+			for range 3 {
+				r.ProbeResult("w1", 0, errDisk)
+			}
+			r.ProbeResult("w1", time.Millisecond, nil)
+		},
+		"SetState":     func() { r.SetState("w2", Down); r.SetState("w2", Up) },
+		"Retune":       func() { tn := r.Tuning(); tn.LoadWeight++; r.Retune(tn) },
+		"Tuning":       func() { r.Tuning() },
+		"Explain":      func() { _ = r.Explain(q) },
+		"Decisions":    func() { r.Decisions() },
+		"Status":       func() { r.Status() },
+		"Maintain":     func() { r.Maintain(now) },
+		"Ref":          func() { r.Ref("w0") },
+		"StartCanary":  func() { r.StartCanary(CanaryConfig{Tuning: r.Tuning()}) },
+		"Canary":       func() { r.Canary() },
+		"Promote":      func() { r.Promote() },
+		"RollBack":     func() { r.RollBack() },
+		"Shadow":       func() { t := r.Tuning(); r.Shadow(ShadowConfig{Tuning: &t}) },
+		"ShadowStatus": func() { r.ShadowStatus() },
 		"Run": func() {
 			ctx, cancel := context.WithCancel(context.Background())
 			cancel()
@@ -161,18 +173,22 @@ func TestHooks_MayCallEverything(t *testing.T) {
 				Transition: func(Transition) { call("transition") },
 				Refresh:    func(Refresh) { call("refresh") },
 				Failover:   func(string) { call("failover") },
+				Alarm:      func(Alarm) { call("alarm") },
 			}))
 			g.Maintain(g.clock()) // no fold is due after it
 			r, now = g.Router, g.clock()
+			require.NoError(t, g.StartCanary(CanaryConfig{Tuning: g.Tuning()}))
 			within(t, "a hook that calls "+name, func() {
 				g.fails("w0", 1)
 				g.start("w1").DoneWith(Outcome{Verdict: StaleTopology})
 				g.SetState("w2", Down)
 				g.pass(200 * time.Millisecond)
+				g.RollBack() // or it has ended already
+				g.Maintain(g.clock())
 			})
-			want := []string{"failover", "refresh", "transition"}
+			want := []string{"alarm", "failover", "refresh", "transition"}
 			if name == "Close" {
-				want = want[2:] // it comes first, and a closed router has nothing more to tell
+				want = want[3:] // it comes first, and a closed router has nothing more to tell
 			}
 			var got []string
 			for hook := range ran {

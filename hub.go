@@ -17,6 +17,7 @@ type hub struct {
 	salt     uint64           // of the random source
 	classify Classifier
 	foldDue  func(now int64)
+	history  *kindHistory // of kinds of keys; nil where no scorer needs it
 	*hookRunner
 
 	_ [64]byte
@@ -38,7 +39,9 @@ type counters struct {
 	relaxed, trips                             atomic.Uint64
 	verdicts                                   [verdicts]atomic.Uint64
 	reports                                    [reportReasons]atomic.Uint64
+	probesAsked, probesFailed                  atomic.Uint64
 	rebased, badScores, plugPanics             atomic.Uint64
+	saturated, tries                           atomic.Uint64
 }
 
 // now is ns since the router was made, never under zero.
@@ -46,7 +49,18 @@ func (h *hub) now() int64 {
 	if h.clock == nil {
 		return int64(time.Since(h.epoch))
 	}
-	return h.guard.now(h.clock())
+	return h.guard.now(h.read())
+}
+
+// read asks the caller's clock; one that panics stands still and is counted.
+func (h *hub) read() (t time.Time) {
+	defer func() {
+		if recover() != nil {
+			h.counters.plugPanics.Add(1)
+			t = h.epoch.Add(time.Duration(h.guard.current().last.Load()))
+		}
+	}()
+	return h.clock()
 }
 
 // at turns a caller's time into ns since the router was made.
@@ -71,7 +85,7 @@ func (h *hub) wall(now int64) time.Time { return h.epoch.Round(0).Add(time.Durat
 func (h *hub) latest(now int64) time.Time {
 	t, read := h.wall(now), time.Now
 	if h.clock != nil {
-		read = h.clock
+		read = h.read
 	}
 	if c := read().Round(0); c.After(t) {
 		return c

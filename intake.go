@@ -11,6 +11,8 @@ func (r *Router) Report(rep Report) error {
 		r.counters.reports[err.Reason].Add(1)
 		return err
 	}
+	rep = rep.clone()
+	rep.sortLists()
 	now := r.now() // the caller's code, so not under mu
 	wall := r.latest(now)
 	r.mu.Lock()
@@ -68,17 +70,22 @@ func (r *Router) reportLocked(rep Report, now int64, wall time.Time) error {
 	}
 	first, stale := cold.taken == 0, sn.cols[slot].flags&flagStale != 0
 	changed := first || stale || flags(&cold.report) != flags(&rep)
-	stored := rep
 	cold.report, cold.taken = rep, max(now, 1)
-	reports := make([]*Report, len(sn.cols))
+	if cold.meter == nil {
+		cold.meter = &meter{}
+	}
+	cold.meter.measure(&rep, now)
+	cold.keys.take(&rep, now)
+	stored := &reported{Report: rep, readings: cold.meter.read, keyStats: cold.keys, every: cold.every}
+	reports := make([]*reported, len(sn.cols))
 	copy(reports, sn.reports)
-	reports[slot] = &stored
+	reports[slot] = stored
 	next := *sn
 	next.reports = reports
 	if changed {
 		next.cols = r.columns(&next, now)
 	}
-	r.snap.Store(&next)
+	r.publish(&next, now)
 	if rep.HealthFailed.Or(false) {
 		r.failHealth(&next, sn.nodes[slot], now)
 	}

@@ -15,20 +15,25 @@ import (
 // layers is the order of the files: each uses only what stands before it.
 var layers = []string{
 	"doc.go", "errors.go", "tuning.go", "worker.go",
-	"window.go", "histogram.go", "ring.go", "ringbuild.go", "ringchange.go",
-	"num.go", "reason.go", "penalty.go", "verdict.go", "hooks.go", "clock.go", "budget.go", "hedge.go",
-	"state.go", "lease.go", "cost.go", "snapshot.go", "hub.go", "observe.go", "weigh.go",
-	"view.go", "filter.go", "scorer.go", "picker.go", "sample.go", "options.go",
-	"router.go", "topology.go", "intake.go", "maintain.go", "candidates.go", "route.go", "plan.go", "explain.go", "do.go", "status.go",
+	"window.go", "meter.go", "histogram.go", "ring.go", "ringruns.go", "ringbuild.go", "ringchange.go",
+	"report.go", "num.go", "reportjson.go", "reportbin.go", "keystats.go", "stats.go", "reason.go", "penalty.go", "verdict.go", "hooks.go", "clock.go", "budget.go", "hedge.go", "watch.go",
+	"state.go", "lease.go", "cost.go", "history.go", "mix.go", "trial.go", "snapshot.go", "hub.go", "baseline.go", "observe.go", "weigh.go",
+	"view.go", "metric.go", "keys.go", "filter.go", "scorer.go", "tally.go",
+	"score_fakehealth.go", "score_curve.go", "score_hybrid.go", "score_weighted.go", "score_gears.go", "score_relative.go", "score_latency.go",
+	"score_density.go", "score_affinity.go", "score_composite.go", "score_capability.go", "score_pressure.go",
+	"picker.go", "sample.go", "decisionlog.go", "options.go", "profile.go",
+	"router.go", "topology.go", "intake.go", "probe.go", "maintain.go", "columns.go", "heat.go", "alarms.go", "rollout.go", "compare.go", "shadow.go", "candidates.go", "short.go", "route.go", "shade.go", "tries.go", "readkey.go", "directory.go", "plan.go", "explain.go", "do.go", "status.go",
 }
 
 // together are files that are one layer: a type and the code that builds it.
 var together = map[string]string{
-	"ringbuild.go": "ring.go", "ringchange.go": "ring.go", "maintain.go": "router.go", "topology.go": "router.go", "intake.go": "router.go",
+	"ringruns.go": "ring.go", "ringbuild.go": "ring.go", "ringchange.go": "ring.go", "maintain.go": "router.go", "topology.go": "router.go", "intake.go": "router.go", "probe.go": "router.go", "alarms.go": "router.go", "shadow.go": "router.go", "rollout.go": "router.go",
+	"heat.go": "router.go", "columns.go": "router.go", "compare.go": "router.go", "shade.go": "route.go", "tries.go": "route.go", "readkey.go": "route.go", "directory.go": "route.go", "baseline.go": "snapshot.go",
 	"hub.go": "snapshot.go", // a node points to the hub that holds the snapshot it is in
 }
 
 func TestLayering(t *testing.T) {
+	t.Parallel()
 	fset := token.NewFileSet()
 	var files []*ast.File
 	names, err := filepath.Glob("*.go")

@@ -39,7 +39,7 @@ func leaseLaneOf(l uint64) int  { return int(l >> 59 & 1) }
 // one worker) is not tracked: it is counted and its Done does nothing.
 const (
 	leaseProbes     = 16 // slots tried in a segment
-	leaseUntracked  = 1<<20 - 1
+	leaseUntracked  = 1<<17 - 1
 	leaseFirstShift = 8 // segment sizes 2^8, 2^12, 2^16
 )
 
@@ -195,16 +195,19 @@ func (st *workerState) sweep(expire, forget uint64, release func(lease uint64)) 
 	}
 }
 
-// The meta word: bits 0-19 the lease's position, 20-25 Relaxed, 26-31 flags,
-// 32-63 the request's time-out in us, rounded up.
+// The meta word: bits 0-16 the lease's position, 17-19 and 26-31 flags, 20-25
+// Relaxed, 32-63 the request's time-out in us, rounded up.
 const (
-	metaPosMask       = 1<<20 - 1
+	metaPosMask       = 1<<17 - 1
+	metaSaturated     = 1 << 17
+	metaCanary        = 1 << 18 // of the canary's group, else of its control
 	metaRelaxedShift  = 20
 	metaLowConfidence = 1 << 26
 	metaPanic         = 1 << 27
 	metaReserved      = 1 << 28 // without it nothing is to be given back
 	metaHedgeable     = 1 << 29 // an idempotent read
 	metaCopy          = 1 << 30 // the copy of another
+	metaCounted       = 1 << 31 // in a group of a canary, so its end takes the long way
 	metaTimeoutShift  = 32
 )
 

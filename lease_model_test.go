@@ -45,6 +45,7 @@ func (m *modelLeases) bounds(worker string, now int64) (low, high int) {
 // closes, one request in a hundred lost, with reports, states and topologies
 // between; in flight is always what the list allows.
 func TestLease_MatchesNaiveList(t *testing.T) {
+	t.Parallel()
 	for seed := range uint64(6) {
 		rnd := rand.New(rand.NewPCG(seed, 0))
 		g := newRig(t, 4)

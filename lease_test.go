@@ -110,6 +110,20 @@ func TestLease_NothingReservedNothingTouched(t *testing.T) {
 	require.Zero(t, g.Status().Leaked)
 }
 
+// TestLease_ExpiresInTheThirdPass: what Maintain's doc says, at short
+// pauses and long ones.
+func TestLease_ExpiresInTheThirdPass(t *testing.T) {
+	for _, pause := range []time.Duration{500 * time.Millisecond, 10 * time.Second} {
+		g := newRig(t, 3)
+		g.start("w0")
+		for pass := range 4 {
+			g.jump(pause)
+			g.Maintain(g.clock())
+			require.Equal(t, pass >= 2, g.Status().Leaked == 1, "pass %d, %v apart", pass+1, pause)
+		}
+	}
+}
+
 // TestLease_ExpiresWithinTwoTimeouts: a reservation that nobody closes comes
 // back after one to two request time-outs, whenever it was made.
 func TestLease_ExpiresWithinTwoTimeouts(t *testing.T) {

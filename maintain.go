@@ -13,6 +13,7 @@ const (
 	forgetAfter    = 16 // half request time-outs until an expired lease is forgotten
 	idleInterval   = time.Second
 	feedbackTrust  = 5 * time.Second
+	slowFolds      = 3                // folds with answers, or silence, that make a worker slow
 	forgetSlow     = 25 * time.Second // a slow worker is tried every 30 s (P6)
 	intervalGain   = 0.2              // of the smoothed report interval
 )
@@ -25,9 +26,9 @@ type folding struct {
 	prev   int64 // when the one before began
 	busy   bool  // something changed, so publish
 	sums   [lanes]struct {
-		n, sum, wait  float64 // samples, their RTTs or service times, and what RTTs were over these
-		cost, workers float64
-		rif, rifN     float64
+		n, sum, wait        float64 // samples, their RTTs or service times, and what RTTs were over these
+		cost, bare, workers float64
+		rif, rifN           float64
 	}
 	geo, geoN float64 // of reported p99s
 }
@@ -38,12 +39,23 @@ type folding struct {
 // is of the router's clock. Without Maintain, Observe and Report do the same
 // in small pieces, as far as there is traffic. Safe for concurrent use; about
 // 0.1 us a worker.
+//
+// A reservation expires in the third pass after its pick, each half a
+// Tuning.RequestTimeout or more after the one before: a single call after a
+// long pause shows nothing in Status.Leaked.
 func (r *Router) Maintain(now time.Time) time.Duration {
 	ns := r.at(now)
+	interval := r.wholeFold(ns, r.now())
+	r.afterFold(ns)
+	return interval
+}
+
+// wholeFold folds all workers and keeps what it took since began.
+func (r *Router) wholeFold(now, began int64) time.Duration {
 	r.mu.Lock()
-	interval := r.foldLocked(ns, math.MaxInt)
+	interval := r.foldLocked(now, math.MaxInt)
 	r.mu.Unlock()
-	r.drain()
+	r.foldTook.Store(max(r.now()-began, 0)) // the caller's code, so not under mu
 	return interval
 }
 
@@ -60,15 +72,34 @@ func (r *Router) Run(ctx context.Context) error {
 			return ctx.Err()
 		case <-r.done:
 			return nil
+		case <-r.wake: // an Observe was first, as after an idle second
+			r.tell()
+			continue
 		case <-timer.C:
 		}
 		now := r.now() // the caller's code, so not under mu
-		r.mu.Lock()
-		interval := r.foldLocked(now, math.MaxInt)
-		r.mu.Unlock()
-		r.drain()
+		interval := r.wholeFold(now, now)
+		r.afterFold(now)
 		timer.Reset(interval)
 	}
+}
+
+// afterFold does what a fold brings about: mu is not held.
+func (r *Router) afterFold(now int64) {
+	r.ownAfterFold(now)
+	r.tell()
+}
+
+// tell runs the caller's code, the slowest of it at the end.
+func (r *Router) tell() {
+	r.drain()
+	r.log.write()
+}
+
+// ownAfterFold is the part of it that runs none of the caller's code.
+func (r *Router) ownAfterFold(now int64) {
+	r.refreshHeat(now)
+	r.tickCanary(now)
 }
 
 // observeFold is what an Observe does when a fold is due: a batch of it, if
@@ -81,7 +112,17 @@ func (r *Router) observeFold(now int64) {
 	r.foldLocked(now, foldBatch)
 	r.mu.Unlock()
 	if r.runners.Load() == 0 {
+		r.afterFold(now)
+		return
+	}
+	r.ownAfterFold(now)
+	if r.log.busy() { // Run may never come back from it
 		r.drain()
+		return
+	}
+	select {
+	case r.wake <- struct{}{}:
+	default:
 	}
 }
 
@@ -106,6 +147,7 @@ func (r *Router) foldLocked(now int64, batch int) time.Duration {
 	}
 	f.cursor = 0
 	r.publishFold(sn, now)
+	r.checkShadow()
 	next := now + int64(interval)
 	if r.runners.Load() > 0 {
 		next += int64(interval) / 2 // Run comes first
@@ -143,7 +185,11 @@ func (r *Router) foldWorker(sn *snapshot, slot uint16, now int64) {
 		s.wait += float64(waited - cl.waited)
 		cl.waited = waited
 		cl.failures = cl.failures*keep + fails
+		st.cold.watch.answers, st.cold.watch.fails = st.cold.watch.answers+answers, st.cold.watch.fails+fails
 		cl.unknowns = cl.unknowns*keep + unks
+		if answers+fails > 0 {
+			st.cold.heard = now
+		}
 		if n > 0 || fails > 0 {
 			f.busy = true
 		}
@@ -155,6 +201,7 @@ func (r *Router) foldWorker(sn *snapshot, slot uint16, now int64) {
 			load += c.feedback(ls, ff, now)
 		}
 		s.cost += lat * load * float64(col.pre)
+		s.bare += lat * float64(col.pre)
 		if w := ls.fb.Load(); w != 0 && ageOf(w, now) < int64(feedbackTrust) {
 			s.rif, s.rifN = s.rif+unpackLat(w), s.rifN+1
 		}
@@ -165,6 +212,9 @@ func (r *Router) foldWorker(sn *snapshot, slot uint16, now int64) {
 	}
 	for ln := range lanes {
 		st.rtt[ln].rotate(now, histogramWidth*rttSubWindows)
+	}
+	if st.cold.taken > 0 && !r.fresh(st.cold, c, now) && st.cold.state != Down {
+		r.refresh(Refresh{Reason: RefreshStaleReport, Worker: col.node.ID}, now)
 	}
 	if rep := &st.cold.report; st.cold.taken > 0 && r.fresh(st.cold, c, now) {
 		if p99, ok := rep.RTTP99.Get(); ok && p99 > 0 {
@@ -201,9 +251,13 @@ func (r *Router) judge(sn *snapshot, col *column, ln int, now int64, lat float64
 	}
 	if slow := lat > t.SlowRatio*f.mean && f.n > 0; slow != cl.slow {
 		if cl.turned == 0 {
-			cl.turned = now
+			cl.turned, cl.told = now, 0
 		}
-		if now-cl.turned >= int64(t.SlowTime) {
+		if answered || st.inFlight() > 0 {
+			cl.told++
+		}
+		// One long answer stands for seconds where answers are rare.
+		if now-cl.turned >= int64(t.SlowTime) && (!slow || cl.told >= slowFolds) {
 			cl.slow, cl.turned = slow, 0
 		}
 	} else {
@@ -224,7 +278,7 @@ func (r *Router) judge(sn *snapshot, col *column, ln int, now int64, lat float64
 	if answered {
 		// An Overload costs as a failure and trips nothing, also not by that.
 		asked := st.retryAt.Load()
-		if overloaded := asked != 0 && now-asked < sn.coef.timeout; !overloaded && f.n > 0 && points(unpackLat(st.lane[ln].lat.Load())*float64(col.pre)*f.inv) < t.TripScore {
+		if overloaded := asked != 0 && now-asked < sn.coef.timeout; !overloaded && f.n > 0 && points(unpackLat(st.lane[ln].lat.Load())*float64(col.pre)*f.bare) < t.TripScore {
 			cl.lowScores++
 		} else {
 			cl.lowScores = 0
@@ -296,8 +350,7 @@ func (r *Router) expire(st *workerState, l uint64) {
 
 // fresh tells whether a worker's last report is within its trust window.
 func (r *Router) fresh(cold *coldState, c *coefficients, now int64) bool {
-	trust := max(float64(c.tuning.LoadTrust), c.tuning.TrustIntervals*float64(cold.every))
-	return cold.taken > 0 && float64(now-cold.taken) <= trust
+	return cold.taken > 0 && c.trusts(cold.taken, cold.every, now)
 }
 
 // publishFold makes the next snapshot of what the fold found. The caller
@@ -323,9 +376,9 @@ func (r *Router) publishFold(sn *snapshot, now int64) {
 		if s.rifN > 0 {
 			ff.rif = float32(s.rif / s.rifN)
 		}
-		ff.inv = 1 / ff.mean
+		ff.inv, ff.bare = 1/ff.mean, 1/ff.mean
 		if s.workers > 0 && s.cost > 0 && ff.n > 0 {
-			ff.inv = s.workers / s.cost
+			ff.inv, ff.bare = s.workers/s.cost, s.workers/s.bare
 		}
 	}
 	if f.geoN > 0 {
@@ -335,110 +388,16 @@ func (r *Router) publishFold(sn *snapshot, now int64) {
 	}
 	next.fbOn = r.fbSeen.Load()
 	next.published = now
+	r.mix.add(now, f.sums[laneRead].n, f.sums[laneWrite].n)
+	if share, ok := r.mix.writes(); ok {
+		next.gears = gear(next.gears, share, t)
+	}
+	if (len(r.scorers) > 0 || r.shadowed.Load().scores()) && (next.base == nil || now-next.base.at >= baselineEvery) {
+		next.base = baselinesOf(&next, now)
+	}
 	r.age(&next, now)
+	r.watch(&next, now)
 	next.cols = r.columns(&next, now)
-	r.snap.Store(&next)
-}
-
-// age marks a topology past its TTL.
-func (r *Router) age(next *snapshot, now int64) {
-	ttl := int64(next.topology.TTL)
-	next.lowConfidence = ttl > 0 && now-next.topologyAt > ttl
-	if next.lowConfidence {
-		r.refresh(Refresh{Reason: RefreshExpired}, now)
-	}
-}
-
-// columns computes all workers' columns anew. The caller holds mu.
-func (r *Router) columns(sn *snapshot, now int64) []column {
-	sn.down = nil
-
-	cols := make([]column, len(sn.nodes))
-	for i := range cols {
-		cols[i] = column{flags: flagAbsent}
-	}
-	c := sn.coef
-	var all [lanes]struct{ answers, unknowns float64 }
-	for _, slot := range sn.live {
-		for ln := range lanes {
-			cl := &sn.nodes[slot].st.cold.lane[ln]
-			all[ln].answers, all[ln].unknowns = all[ln].answers+cl.answers, all[ln].unknowns+cl.unknowns
-		}
-	}
-	for _, slot := range sn.live {
-		n := sn.nodes[slot]
-		st, cold := n.st, n.st.cold
-		col := &cols[slot]
-		*col = column{st: st, node: n, pre: 1}
-		rep, fresh := &cold.report, r.fresh(cold, c, now)
-		var p99 time.Duration
-		if fresh {
-			p99 = rep.RTTP99.Or(0)
-			if rep.Compacting.Or(false) {
-				col.pre /= float32(c.tuning.CompactingFactor)
-			}
-			if rep.Repairing.Or(false) {
-				col.pre /= float32(c.tuning.RepairFactor)
-			}
-			col.flags |= flagIf(rep.Recovering.Or(false), flagRecovering) | flagIf(rep.ReadOnly.Or(false), flagReadOnly)
-		}
-		col.flags |= flagIf(cold.taken > 0 && !fresh, flagStale)
-		if r.localZone != "" && n.Zone != r.localZone {
-			col.pre *= float32(c.tuning.ZoneCost)
-		}
-		factor := prior(p99, sn.geo, c.tuning.PriorExponent)
-		for ln := range lanes {
-			f, cl := &sn.fleet[ln], &cold.lane[ln]
-			col.base[ln] = float32(f.mean * factor)
-			col.flags |= flagIf(cl.sick, flagSick<<ln)
-			// Against the others, not the fleet: one of three that fails always
-			// is three times the fleet itself.
-			rate := cl.unknowns / max(cl.answers, 1)
-			counts := cl.unknowns >= 1 && cl.answers >= float64(c.tuning.ErrorSamples) &&
-				rate > c.tuning.UnknownRate &&
-				rate*(all[ln].answers-cl.answers) > c.tuning.UnknownRatio*(all[ln].unknowns-cl.unknowns)
-			col.flags |= flagIf(counts, flagUnknownCounts<<ln)
-		}
-		switch cold.state {
-		case Down:
-			col.flags |= flagDown
-			for len(sn.down) <= int(slot>>6) {
-				sn.down = append(sn.down, 0)
-			}
-			sn.down[slot>>6] |= 1 << (slot & 63)
-
-		case Draining:
-			col.flags |= flagDraining
-		}
-		switch n.Role {
-		case RolePrimary:
-			col.flags |= flagPrimary
-		case RoleReplica:
-			col.flags |= flagReplica
-		case RoleLearner:
-			col.flags |= flagLearner
-		}
-		if sn.lowConfidence && r.lastAnswer(st, now) > int64(sn.topology.TTL) {
-			col.flags |= flagUnconfirmed
-		}
-	}
-	return cols
-}
-
-// lastAnswer is how long ago a worker answered, on either lane.
-func (r *Router) lastAnswer(st *workerState, now int64) int64 {
-	age := int64(math.MaxInt64)
-	for ln := range lanes {
-		if w := st.lane[ln].lat.Load(); w != 0 {
-			age = min(age, ageOf(w, now))
-		}
-	}
-	return age
-}
-
-func flagIf(on bool, f uint32) uint32 {
-	if on {
-		return f
-	}
-	return 0
+	r.publish(&next, now)
+	r.askProbes(&next, now)
 }

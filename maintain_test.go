@@ -370,6 +370,7 @@ func TestCase_067_CloseInTheMiddle(t *testing.T) {
 // variant is a data race, which the detector would fail this very test for, so
 // there is no naive function here.
 func TestCase_115_AllAtOnce(t *testing.T) {
+	t.Parallel()
 	var g *rig
 	g = newRig(t, 4, WithDecisionSample(0.1, 16), WithHooks(Hooks{
 		Transition: func(Transition) { g.Status() }, Refresh: func(Refresh) {}, Failover: func(string) {},
@@ -400,6 +401,7 @@ func TestCase_115_AllAtOnce(t *testing.T) {
 // TestClock_FreezesStepsAndJumps: I20. A clock that stands still, steps back
 // or leaps an hour shortens no cooldown and spoils no number.
 func TestClock_FreezesStepsAndJumps(t *testing.T) {
+	t.Parallel()
 	traffic := func(g *rig) {
 		for i := range 300 {
 			c, err := g.Route(Request{Key: fmt.Sprint(i), Intent: Intent(i % 4)})

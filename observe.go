@@ -39,6 +39,18 @@ func (c Choice) Addr() string {
 	return c.n.Addr
 }
 
+// String is the ID and the Addr where there is one, "no worker" for the zero
+// Choice.
+func (c Choice) String() string {
+	switch {
+	case c.n == nil:
+		return "no worker"
+	case c.n.Addr == "":
+		return c.n.ID
+	}
+	return c.n.ID + " " + c.n.Addr
+}
+
 // Worker is the worker as it was in the topology of the pick.
 func (c Choice) Worker() Worker {
 	if c.n == nil {
@@ -63,6 +75,24 @@ func (c Choice) Relaxed() Relaxed { return Relaxed(c.meta>>metaRelaxedShift) & 0
 
 // LowConfidence tells that the topology was past its TTL.
 func (c Choice) LowConfidence() bool { return c.meta&metaLowConfidence != 0 }
+
+// Saturated tells that each candidate had over 8 times its usual load in
+// flight: the 5-minute median of what this client has on it, at least 1. More
+// requests help nobody then; shed some, the least important first.
+func (c Choice) Saturated() bool { return c.meta&metaSaturated != 0 }
+
+// Canary tells that the candidate coefficients of a canary made the choice.
+func (c Choice) Canary() bool { return c.meta&metaCanary != 0 }
+
+func (c Choice) group() int {
+	switch {
+	case c.meta&metaCounted == 0:
+		return groupNone
+	case c.meta&metaCanary == 0:
+		return groupControl
+	}
+	return groupCanary
+}
 
 // Done closes the choice; the RTT is the time since the pick. Meant for defer:
 //
@@ -92,7 +122,7 @@ func (c Choice) FirstByte() {
 	}
 	h := c.n.hub
 	sn, now := h.snap.Load(), h.now()
-	sn.coef.train(&st.lane[ln], &sn.fleet[ln], now, float64(max(now-c.start, 1)), 0)
+	sn.coef.train(&st.lane[ln], &sn.fleet[ln], now, float64(clamp(now-c.start, 1, maxSample)), 0)
 	st.rtt[ln].record(time.Duration(now - c.start))
 }
 
@@ -129,7 +159,7 @@ func (c Choice) HedgeAfter() (time.Duration, bool) {
 
 // observe is the short path of a closed choice: an answer with its RTT.
 func (h *hub) observe(c Choice, rtt time.Duration, err error) {
-	if err != nil || rtt <= 0 {
+	if err != nil || rtt <= 0 || c.meta&metaCounted != 0 {
 		h.finish(c, &Outcome{Err: err, RTT: rtt})
 		return
 	}
@@ -146,7 +176,7 @@ func (h *hub) observe(c Choice, rtt time.Duration, err error) {
 	if sn.closed {
 		return
 	}
-	sn.coef.train(ls, &sn.fleet[ln], now, float64(rtt), 0)
+	sn.coef.train(ls, &sn.fleet[ln], now, float64(min(int64(rtt), maxSample)), 0)
 	st.rtt[ln].record(rtt)
 	st.heard(ln, now)
 	if ls.pen.load()&penAttention != 0 {
@@ -168,10 +198,14 @@ func (h *hub) endOf(c Choice, rtt time.Duration) int64 {
 	return now
 }
 
+// maxSample is the most ns that an RTT counts as: a wild one would be
+// remembered as years, and overflow sums.
+const maxSample = int64(100 * time.Second)
+
 // closedUnits is what the closed word grows by: size units, each of rtt ns.
-// The sum is in 32 ns, capped at 100 s so that a wild RTT does not fill it.
+// The sum is in 32 ns, so that a wild RTT does not fill it at maxSample.
 func closedUnits(size uint64, rtt int64) uint64 {
-	return size + uint64(clamp(rtt, 0, 100e9))>>5*size<<24
+	return size + uint64(clamp(rtt, 0, maxSample))>>5*size<<24
 }
 
 // finish closes a choice, whatever the outcome.
@@ -205,6 +239,9 @@ func (h *hub) finishTaken(c Choice, l uint64, o *Outcome) Verdict {
 	}
 	e.verdict, e.short = h.verdict(o, rtt, e.timeout)
 	h.settle(sn, &e, o)
+	if c.meta&metaCounted != 0 {
+		sn.trial.ended(c.group(), c.start, e.verdict, rtt, !e.trained)
+	}
 	if now >= h.nextFold.Load() {
 		h.foldDue(now)
 	}
@@ -241,7 +278,7 @@ func (h *hub) verdict(o *Outcome, rtt time.Duration, timeout int64) (v Verdict, 
 			h.counters.deadlines.Add(1)
 			return Ignore, true
 		}
-		v = h.classify.of(o.Err)
+		v = h.classify.of(o.Err, &h.counters.plugPanics)
 	}
 	h.counters.verdicts[v].Add(1)
 	return v, false
@@ -263,7 +300,7 @@ func (h *hub) settle(sn *snapshot, e *end, o *Outcome) {
 			e.verdict = Fault
 		}
 	}
-	rtt := float64(max(e.rtt, 1))
+	rtt := float64(clamp(int64(e.rtt), 1, maxSample))
 	sample, neutral := f.mean, true // in the fleet's mean
 	failed := false
 	switch e.verdict {
@@ -398,7 +435,7 @@ func (p penalty) releaseProbeIf(probe bool, gen uint8) penalty {
 // change moves one lane's penalty word and tells the hook of a new phase.
 func (h *hub) change(n *node, ln int, now int64, f func(p penalty) (penalty, bool, penalty)) (before, after penalty) {
 	before, after = n.st.lane[ln].pen.change(&h.out[ln], f)
-	if before.phase() == after.phase() {
+	if before.shown() == after.shown() {
 		return before, after
 	}
 	if after.phase() == Probation {
@@ -407,8 +444,8 @@ func (h *hub) change(n *node, ln int, now int64, f func(p penalty) (penalty, boo
 		n.st.lane[ln].lat.Store(0)
 		n.st.lane[ln].mem.Store(0)
 	}
-	t := Transition{Worker: n.ID, Write: ln == laneWrite, From: before.phase(), To: after.phase()}
-	if t.To == Cooldown {
+	t := Transition{Worker: n.ID, Write: ln == laneWrite, From: before.shown(), To: after.shown()}
+	if after.phase() == Cooldown {
 		h.counters.trips.Add(1)
 		t.Until = time.Duration(max(after.at()-now, 0))
 	}

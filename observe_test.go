@@ -360,6 +360,46 @@ func TestObserve_Superseded(t *testing.T) {
 	require.InDelta(t, 90e6, unpackLat(g.node("w0").st.lane[laneRead].lat.Load()), 1e4, "never down")
 }
 
+// TestObserve_SupersededAgain: a worker 25 times slower than the others, whose
+// every request ends when its copy wins at 5 ms, is not booked as 5 ms for
+// ever: each loss of a request that was sent after the one before says that it
+// is slower. Losses at the same time, as in a pause, say it once.
+func TestObserve_SupersededAgain(t *testing.T) {
+	g := newRig(t, 3)
+	for range 60 {
+		g.answers("w1", 1)
+		g.answers("w2", 1)
+		g.pass(20 * time.Millisecond)
+	}
+	lat := func() time.Duration {
+		return time.Duration(unpackLat(g.node("w0").st.lane[laneRead].lat.Load())).Round(10 * time.Microsecond)
+	}
+	lose := func(cs ...Choice) {
+		g.jump(5 * time.Millisecond)
+		for _, c := range cs {
+			c.DoneWith(Outcome{Verdict: Superseded, RTT: 5 * time.Millisecond})
+		}
+	}
+	g.answers("w0", 1)
+	lose(g.start("w0"), g.start("w0"), g.start("w0"))
+	require.Equal(t, 5*time.Millisecond, lat(), "three at once")
+	for _, want := range []time.Duration{7500 * time.Microsecond, 11250 * time.Microsecond, 16870 * time.Microsecond} {
+		g.jump(time.Millisecond)
+		lose(g.start("w0"))
+		require.Equal(t, want, lat())
+	}
+	for range 20 {
+		lose(g.start("w0"))
+	}
+	most := time.Duration(DefaultTuning().FailureCap * g.snap.Load().fleet[laneRead].mean)
+	require.InEpsilon(t, most, lat(), 0.01, "no more than a failure")
+	g.start("w0").DoneWith(Outcome{Verdict: Superseded, RTT: time.Millisecond})
+	require.InEpsilon(t, most, lat(), 0.01, "one that ends at the fleet's own latency says nothing")
+	g.jump(100 * time.Millisecond)
+	g.answers("w0", 1)
+	require.Less(t, lat(), most*7/10, "an answer counts at once")
+}
+
 // TestObserve_FailuresNeverMakeCheaper: I9. However fast the end, in whatever
 // state, no verdict but an answer lowers what is expected of the worker.
 func TestObserve_FailuresNeverMakeCheaper(t *testing.T) {
@@ -463,6 +503,7 @@ func (l *leastLatency) end(w int, rtt time.Duration, _ error) {
 // TestCase_052_FailingFastIsNotIdle: three workers, one of which fails after
 // 0.1 ms, looks idle and must not get the traffic.
 func TestCase_052_FailingFastIsNotIdle(t *testing.T) {
+	t.Parallel()
 	serve := func(w int) (time.Duration, error) {
 		if w == 0 {
 			return 100 * time.Microsecond, errDisk
@@ -483,6 +524,7 @@ func TestCase_052_FailingFastIsNotIdle(t *testing.T) {
 
 // TestCase_055_HalfFailingFast: the same with every second answer an error.
 func TestCase_055_HalfFailingFast(t *testing.T) {
+	t.Parallel()
 	failing := func(rnd *rand.Rand) func(int) (time.Duration, error) {
 		return func(w int) (time.Duration, error) {
 			switch {

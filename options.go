@@ -2,9 +2,13 @@ package ringwise
 
 import (
 	"fmt"
+	"log/slog"
 	"math"
 	"math/rand/v2"
 	"time"
+
+	"github.com/ringwise/ringwise/hotkey"
+	"github.com/ringwise/ringwise/keyspec"
 )
 
 // Option is wiring: what New is told once. Coefficients are in Tuning.
@@ -19,6 +23,9 @@ type config struct {
 	filters   []*plug[Filter]
 	picker    *plug[Picker]
 	quota     func(tenant string, w *Worker) bool
+	parser    keyspec.Parser
+	hot       *hotkey.Tracker
+	directory func(h KeyHash, key string) (Ref, bool)
 	classify  Classifier
 	seed      uint64
 	localZone string
@@ -28,6 +35,7 @@ type config struct {
 	tuning    Tuning
 	sample    float64
 	keep      int
+	log       *decisionLog
 }
 
 func fail(field string, value any, want string) Option {
@@ -44,7 +52,8 @@ func WithReplicas(n int) Option {
 }
 
 // WithPoints sets the virtual nodes of a worker of weight 1, 1 to 65536.
-// Clients that are to agree on placement need equal ones. Default: see
+// All workers together have at most 16,777,216, which is their weights' sum
+// times n. Clients that are to agree on placement need equal ones. Default: see
 // docs/placement.md.
 func WithPoints(n int) Option {
 	return func(c *config) error {
@@ -78,6 +87,9 @@ func WithScorer(s Scorer, weight float64) Option {
 	return func(c *config) error {
 		if len(c.scorers) == MaxScorers {
 			return &ConfigError{"WithScorer", s.Name(), fmt.Sprintf("at most %d scorers", MaxScorers)}
+		}
+		if err := validateScorer(s); err != nil {
+			return err
 		}
 		c.scorers = append(c.scorers, &plug[Scorer]{code: s, weight: weight, name: s.Name()})
 		return nil
@@ -132,6 +144,48 @@ func WithQuota(has func(tenant string, w *Worker) bool) Option {
 		return fail("WithQuota", nil, "a function")
 	}
 	return func(c *config) error { c.quota = has; return nil }
+}
+
+// WithKeyParser reads keys: their tenant, for WithQuota where Request.Tenant
+// is empty; their tenant and entity, for Affinity and Weighted (View.Kind);
+// their shard slot, for LocalDensity (View.Slot); and the text by which they
+// are placed, so that a prefix or the case of letters moves no key. It runs in
+// Pick for requests with Key, and KeyBytes where it has keyspec.Spec's
+// ParseBytes; else KeyBytes are copied. A key it fails on is placed by its
+// hash and says nothing else; one that panics is counted and does the same.
+func WithKeyParser(p keyspec.Parser) Option {
+	if p == nil {
+		return fail("WithKeyParser", nil, "a keyspec.Parser")
+	}
+	return func(c *config) error { c.parser = p; return nil }
+}
+
+// WithHotKeys counts the key of each pick in t, reads and writes apart: about
+// 50 ns and no allocation. Hooks.HotKey tells of keys whose kind of heat
+// changes, View.Heat tells scorers, and a Read of one that is hot by reads for
+// minutes has Tuning.HotSpread times the candidates: the further ones on the
+// ring must then be able to serve it. The Router calls t.Refresh once a second,
+// in Maintain; nobody else should, or changes are missed. t remains the
+// caller's: Top, Export and Merge, at Unix time in nanoseconds, are his.
+func WithHotKeys(t *hotkey.Tracker) Option {
+	if t == nil {
+		return fail("WithHotKeys", nil, "a *hotkey.Tracker")
+	}
+	return func(c *config) error { c.hot = t; return nil }
+}
+
+// WithDirectory names a further candidate for a key whose own are all in a bad
+// way: where the best score is under Tuning.DirectoryScore, newest is asked for
+// the worker with the key's newest replica. That worker is filtered and scored
+// like the others and may win; false, or a Ref of a worker that has left,
+// changes nothing. It serves requests placed by the ring, not those with Among,
+// Any or a Locator, runs in Pick and Explain, must not block, and is isolated
+// when it panics. key is empty where the request has none as a string.
+func WithDirectory(newest func(h KeyHash, key string) (Ref, bool)) Option {
+	if newest == nil {
+		return fail("WithDirectory", nil, "a function")
+	}
+	return func(c *config) error { c.directory = newest; return nil }
 }
 
 // WithSeed seeds the hash of keys, so that strangers cannot craft keys that
@@ -192,22 +246,59 @@ func WithDecisionSample(share float64, keep int) Option {
 	return func(c *config) error { c.sample, c.keep = share, keep; return nil }
 }
 
+// WithDecisionLog logs the decisions of a share of the real picks, in (0, 1],
+// at level Info: the key's hash (or the key, as keys says), the candidates
+// with their scores or why they were cut, who was chosen, and what was given
+// up. Pick queues them, a microsecond each; Run, Maintain or, without Run, an
+// Observe that folds writes them, under no lock: one at a time, at most what
+// was queued when it began, for which that one waits and nobody else. A handler
+// that blocks for ever costs the log and that goroutine; penalties, hooks and
+// canaries go on with whoever folds next. At most 64 wait, further ones are
+// dropped and counted in Status.LogDropped; a handler that panics is isolated
+// and counted in Status.HookPanics.
+func WithDecisionLog(l *slog.Logger, share float64, keys LogKeys) Option {
+	if l == nil {
+		return fail("WithDecisionLog", nil, "a *slog.Logger")
+	}
+	if !(share > 0 && share <= 1) {
+		return fail("WithDecisionLog share", share, "a number in (0, 1]")
+	}
+	if keys > LogPlainKeys {
+		return fail("WithDecisionLog keys", uint8(keys), "LogHashes or LogPlainKeys")
+	}
+	return func(c *config) error {
+		c.log = &decisionLog{logger: l, keys: keys, under: sampleLimit(share), views: make([]View, logQueue)}
+		return nil
+	}
+}
+
 func newConfig(opts []Option) (*config, error) {
 	c := &config{replicas: defaultReplicas, points: defaultPoints, classify: Classify, tuning: DefaultTuning()}
 	for i, o := range opts {
 		if o == nil {
 			return nil, &ConfigError{fmt.Sprintf("Option[%d]", i), nil, "an Option"}
 		}
-		if err := o(c); err != nil {
+		if err := apply(o, i, c); err != nil {
 			return nil, err
 		}
 	}
 	return c, nil
 }
 
+// apply isolates the Name method of a plug, which a nil pointer may not have.
+func apply(o Option, i int, c *config) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = &ConfigError{fmt.Sprintf("Option[%d]", i), p, "a plug whose Name does not panic"}
+		}
+	}()
+	return o(c)
+}
+
 // plain: the short path of Pick serves.
 func (c *config) plain() bool {
-	return c.locator == nil && len(c.scorers) == 0 && len(c.filters) == 0 && c.picker == nil && c.replicas <= fastCandidates
+	return c.locator == nil && len(c.scorers) == 0 && len(c.filters) == 0 && c.picker == nil && c.replicas <= fastCandidates &&
+		c.parser == nil && c.hot == nil && c.directory == nil
 }
 
 // salt keeps routers that see the same from choosing the same.

@@ -59,7 +59,7 @@ func TestNew_NamesTheOption(t *testing.T) {
 		{"no hooks", []Option{WithHooks(Hooks{})}, ""},
 		{"names", []Option{WithName(""), WithLocalZone("")}, ""},
 		{"bad tuning", []Option{WithTuning(bad)}, "Tuning.Temperature"},
-		{"zero tuning", []Option{WithTuning(Tuning{})}, "Tuning.RequestTimeout"},
+		{"zero tuning", []Option{WithTuning(Tuning{})}, "Tuning"},
 		{"tuning of NaN", []Option{WithTuning(nan)}, "Tuning.MaxOut"},
 		{"sample over 1", []Option{WithDecisionSample(1.1, 1)}, "WithDecisionSample share"},
 		{"sample of NaN", []Option{WithDecisionSample(math.NaN(), 1)}, "WithDecisionSample share"},
@@ -107,6 +107,9 @@ func TestNew_BoundedBuild(t *testing.T) {
 	bad, ok := errors.AsType[*ConfigError](err)
 	require.True(t, ok, "%v", err)
 	assert.Equal(t, "Points", bad.Field)
+	for _, name := range []string{"Workers", "Weight", "300 workers"} { // none of them set Points
+		assert.Contains(t, bad.Want, name)
+	}
 	if labRaced {
 		return // the rest is a matter of memory, not of order
 	}

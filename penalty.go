@@ -14,9 +14,10 @@ const (
 	Observed        // an anomaly: routed at ObservedFactor
 	Cooldown        // not routed until its time is up
 	Probation       // routed at a share that rises step by step
+	ProbeOut        // a cooldown that probes began: it ends with one that succeeds, or by time
 )
 
-var phaseNames = [...]string{"healthy", "observed", "cooldown", "probation"}
+var phaseNames = [...]string{"healthy", "observed", "cooldown", "probation", "probe-out"}
 
 func (p Phase) String() string { return nameOf(phaseNames[:], int(p)) }
 
@@ -24,7 +25,7 @@ func (p Phase) String() string { return nameOf(phaseNames[:], int(p)) }
 // one compare-and-swap and Pick reads it by one load:
 //
 //	bits  0-1  phase
-//	bits  2-5  failures in a row
+//	bits  2-5  failures in a row; in cooldown all ones if probes began it
 //	bits  6-8  successes in probation, one a step
 //	bits  9-12 back-off level: the last cooldown was CooldownMin << (level-1)
 //	bits 13-16 probes in flight
@@ -43,9 +44,22 @@ const (
 	penLevelShift = 9
 	penSuccShift  = 6
 	penFailShift  = 2
+	probeMark     = 0xf
 )
 
-func (p penalty) phase() Phase   { return Phase(p & penPhase) }
+func (p penalty) phase() Phase { return Phase(p & penPhase) }
+func (p penalty) probedOut() bool {
+	return p.phase() == Cooldown && p.fails() == probeMark
+}
+
+// shown is the phase as people are told it.
+func (p penalty) shown() Phase {
+	if p.probedOut() {
+		return ProbeOut
+	}
+	return p.phase()
+}
+
 func (p penalty) fails() int     { return int(p>>penFailShift) & 0xf }
 func (p penalty) successes() int { return int(p>>penSuccShift) & 0x7 }
 func (p penalty) level() int     { return int(p>>penLevelShift) & 0xf }
@@ -114,6 +128,20 @@ func (p penalty) tripped(now int64, r *penaltyRules, u uint64) penalty {
 	level := min(p.level()+1, 15)
 	d := float64(r.length(level)) * (1 + r.jitter*(2*unit(u)-1))
 	return penalty(0).setPhase(Cooldown).setLevel(level).setAt(now+int64(d)).with(penGenShift, 0xff, int(p.gen())+1)
+}
+
+// probesFailed is the word after enough probes failed in a row, or one more
+// did. trip and held as in next. The back-off stays: probes are not traffic.
+func (p penalty) probesFailed(now, out int64) (next penalty, trip bool, held penalty) {
+	if p.phase() == Cooldown { // its place is had
+		return p.setFails(probeMark).setAt(max(p.at(), now+out)), false, p
+	}
+	next = penalty(0).setPhase(Cooldown).setFails(probeMark).setLevel(p.level()).setAt(now+out).with(penGenShift, 0xff, int(p.gen())+1)
+	held = p
+	if p.phase() == Healthy {
+		held = p.setPhase(Observed).setAt(now)
+	}
+	return next, true, held
 }
 
 // letIn makes the word of a probation that begins now.

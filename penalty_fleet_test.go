@@ -77,6 +77,7 @@ func TestPenalty_CapHoldsAtEveryInstant(t *testing.T) {
 // TestPenalty_CapUnderTopologyChanges: the fleet grows and shrinks while its
 // workers trip; after each change no more are out than the new fleet allows.
 func TestPenalty_CapUnderTopologyChanges(t *testing.T) {
+	t.Parallel()
 	const most = 12
 	g := newRig(t, most)
 	rnd := seeded(t, 2)
@@ -329,21 +330,6 @@ func checkRamp(shares []float64, n int, picks float64) error {
 		}
 	}
 	return nil
-}
-
-func TestPenalty_RampCapsTheShare(t *testing.T) {
-	rnd := seeded(t, 4)
-	g := newRig(t, 3, rigTuning(nil))
-	g.shares(rnd, 3000, time.Millisecond)
-	g.fails("w0", 3)
-	g.pass(1100 * time.Millisecond)
-	require.Equal(t, Probation, g.phase("w0"))
-	shares := rampSteps(t, g, rnd, 100_000, g.pen("w0", laneRead).at())
-	t.Logf("shares %.4f", shares)
-	if err := checkRamp(shares, 3, 100_000); err != nil {
-		t.Error(err)
-	}
-	require.Equal(t, Healthy, g.phase("w0"))
 }
 
 // TestPenalty_RampCapsTheShareWhenPeersAreLoaded: an idle worker beside busy

@@ -557,3 +557,54 @@ func TestPenalty_WordIsChangedWithoutAllocation(t *testing.T) {
 	})
 	require.Zero(t, allocs)
 }
+
+// P5, and S5's limit: nobody answers is judged by counts as they come, slow by
+// smoothed figures. A long good history, a step clamp and the fold's lag keep
+// nobody in: three failures within a microsecond do, with no Maintain between.
+func TestPenalty_DeadAtOnceSlowInTime(t *testing.T) {
+	g := newRig(t, 5, rigTuning(func(t *Tuning) { t.WeightFeedback = 0.1 }))
+	for range 300 {
+		for i := range 5 {
+			g.answers(rigWorkers(5)[i].ID, 1)
+		}
+		require.NoError(t, g.Report(Report{Worker: "w0", Time: g.clock(), Errors: Some(0.0), CPU: Some(0.1)}))
+		g.pass(100 * time.Millisecond)
+	}
+	require.Equal(t, Healthy, g.phase("w0"))
+	at := g.now.Load()
+	for i := range 3 {
+		require.NotEqual(t, Cooldown, g.phase("w0"), "after %d", i)
+		g.start("w0").DoneWith(Outcome{Err: errRefused, RTT: time.Microsecond})
+	}
+	require.Equal(t, Cooldown, g.phase("w0"))
+	require.Equal(t, Cooldown, g.pen("w0", laneWrite).phase())
+	require.Equal(t, at, g.now.Load(), "no time has passed")
+	require.Zero(t, g.shares(seeded(t, 5), 300, time.Millisecond)["w0"])
+
+	// 40 times as slow and never failing: observed after a second, never out.
+	for i := range 60 {
+		g.Observe(g.start("w1"), 40*time.Millisecond, nil)
+		for _, id := range []string{"w2", "w3", "w4"} {
+			g.Observe(g.start(id), time.Millisecond, nil)
+		}
+		require.NotEqual(t, Cooldown, g.phase("w1"))
+		if i < 9 {
+			require.Equal(t, Healthy, g.phase("w1"), "slow for %d00 ms", i)
+		}
+		g.pass(100 * time.Millisecond)
+	}
+	require.Equal(t, Observed, g.phase("w1"))
+	require.Zero(t, g.Status().Workers[1].Read.Failures)
+}
+
+// P1: a rate of errors means nothing under 20 samples.
+func TestPenalty_ErrorRateNeedsTwentySamples(t *testing.T) {
+	for answers, want := range map[int]Phase{10: Healthy, 15: Healthy, 25: Observed} {
+		g := newRig(t, 3, rigTuning(func(t *Tuning) { t.SlowRatio = 100 }))
+		g.fails("w0", 2)
+		g.answers("w0", answers-2) // at once, so that nothing fades
+		require.Equal(t, Healthy, g.phase("w0"), "an answer heals")
+		g.pass(100 * time.Millisecond)
+		require.Equal(t, want, g.phase("w0"), "2 of %d failed", answers)
+	}
+}

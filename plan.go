@@ -19,7 +19,7 @@ func (r *Router) Plan(q Request, dst []Choice) ([]Choice, error) {
 	if err != nil {
 		return dst, err
 	}
-	rnd := Rand{r.chance(h, now, v.seen.mix)}
+	rnd := Rand{r.chance(h, now, v.mix)}
 	first := v.idx[r.draw(v, &rnd)]
 	order := make([]int, 0, MaxCandidates)
 	for i := range v.all {
@@ -103,12 +103,15 @@ func (r *Router) Start(q Request, id string) (Choice, error) {
 // StartWorker makes an anonymous reservation on a worker, for clients whose
 // hooks name workers but carry no state: ObserveWorker closes the oldest. It
 // expires like others and never touches those of Pick. An unknown ID is
-// counted and nothing else.
+// counted and nothing else; after Close nothing happens.
 func (r *Router) StartWorker(id string) {
 	sn := r.snap.Load()
 	slot, ok := sn.byID[id]
 	if !ok {
 		r.counters.unknownIDs.Add(1)
+		return
+	}
+	if sn.closed {
 		return
 	}
 	st := sn.cols[slot].st
@@ -120,7 +123,7 @@ func (r *Router) StartWorker(id string) {
 }
 
 // ObserveWorker books an answer for a worker by name, without a Choice; rtt 0
-// or less: not known. It closes the worker's oldest anonymous reservation, if
+// or less: not known, over 100 s: counts as 100 s. It closes the worker's oldest anonymous reservation, if
 // there is one, and counts on the lane of reads. An unknown ID is counted and
 // nothing else.
 func (r *Router) ObserveWorker(id string, rtt time.Duration, err error) {
@@ -182,7 +185,7 @@ func (r *Router) Group(keys []string, q Request, dst []Batch) ([]Batch, error) {
 		if err != nil {
 			return dst[:from], fmt.Errorf("ringwise: key %d of %d: %w", k, len(keys), err)
 		}
-		rnd := Rand{r.chance(h, now, v.seen.mix)}
+		rnd := Rand{r.chance(h, now, v.mix)}
 		i := r.draw(v, &rnd)
 		top := 0.0
 		for _, w := range v.w[:v.n] {
@@ -201,6 +204,11 @@ func (r *Router) Group(keys []string, q Request, dst []Batch) ([]Batch, error) {
 			into = len(cols)
 			cols = append(cols, v.col(i))
 			dst = append(dst, Batch{})
+		}
+		for j := range v.n {
+			if v.col(j) == cols[into] {
+				r.picked(v, h, &q, j)
+			}
 		}
 		dst[from+into].Keys = append(dst[from+into].Keys, k)
 		relaxed |= v.relaxed

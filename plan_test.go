@@ -99,6 +99,7 @@ func TestPlan_TouchesNothing(t *testing.T) {
 // TestPlan_RacksApart: F4. The next one is not in a rack already used, as long
 // as there is one that is not.
 func TestPlan_RacksApart(t *testing.T) {
+	t.Parallel()
 	for seed := range uint64(30) {
 		rnd := rand.New(rand.NewPCG(seed, 0))
 		ws := rigWorkers(1 + rnd.IntN(16))
@@ -151,6 +152,46 @@ func TestPlan_RacksApart(t *testing.T) {
 	require.False(t, apart(false))
 }
 
+// TestHedge_RacksApart: F4 for copies. The copy of a request goes to another
+// rack as long as one is there, may serve and is not held back.
+func TestHedge_RacksApart(t *testing.T) {
+	ws := rigWorkers(4)
+	ws[0].Rack, ws[1].Rack, ws[2].Rack, ws[3].Rack = "a", "a", "a", "b"
+	g := newRig(t, 4, WithReplicas(4), rigTuning(func(t *Tuning) { t.MaxOut = 1 }))
+	require.NoError(t, g.SetTopology(Topology{Workers: ws}))
+	copies := func(spread bool, n int) map[string]int {
+		got := map[string]int{}
+		for i := range n {
+			g.hedge.tokens.fill()
+			for k := range 3 {
+				g.answers(fmt.Sprint("w", k), 1)
+			}
+			g.setLatency("w3", 20*time.Millisecond) // cost alone would never take it
+			q := Request{Hash: HashUint64(uint64(i)), Intent: Read, Idempotent: true, SpreadRacks: spread}
+			first, err := g.Route(q)
+			require.NoError(t, err)
+			require.NotEqual(t, "w3", first.ID())
+			c, ok := g.Hedge(q, first)
+			require.True(t, ok)
+			require.NotEqual(t, first.ID(), c.ID())
+			got[c.ID()]++
+			c.Cancel()
+			first.Cancel()
+		}
+		return got
+	}
+	require.Equal(t, map[string]int{"w3": 30}, copies(true, 30))
+	require.Zero(t, copies(false, 30)["w3"], "not asked for")
+	g.SetState("w3", Down)
+	require.Len(t, copies(true, 60), 3, "with nobody elsewhere, in the same rack")
+	g.SetState("w3", Up)
+	g.recovers("w3")
+	g.fails("w3", 3)
+	require.Equal(t, Cooldown, g.phase("w3"))
+	require.Zero(t, copies(true, 30)["w3"], "a worker that is held back is not worth it")
+	g.requireIdle()
+}
+
 // Plugs of every bad habit, for case 127.
 type badScorer struct{ rnd *rand.Rand }
 
@@ -200,6 +241,7 @@ func (l badLocator) Locate(_ KeyHash, dst []Ref) []Ref {
 // locators do, a plan names each worker once at most, and a caller who tries
 // one after another comes to an end. The naive iterator starts over.
 func TestCase_127_IterationIsFinite(t *testing.T) {
+	t.Parallel()
 	for seed := range uint64(40) {
 		rnd := rand.New(rand.NewPCG(seed, 0))
 		var opts []Option
@@ -368,7 +410,7 @@ func TestStart_NamedWorker(t *testing.T) {
 	_, err := g.Start(Request{}, "nobody")
 	var detail *NoWorkerError
 	require.ErrorAs(t, err, &detail)
-	require.Equal(t, []CandidateReason{{"nobody", reasonNames[cutAbsent]}}, detail.Candidates)
+	require.Equal(t, []CandidateReason{{"nobody", "is not in the topology"}}, detail.Candidates)
 	require.EqualValues(t, 1, g.Status().UnknownIDs)
 	g.SetState("w1", Down)
 	_, err = g.Start(Request{}, "w1")
@@ -384,6 +426,7 @@ func TestStart_NamedWorker(t *testing.T) {
 // TestGroup_OneReservationAndVerdictPerWorker: each key once, on one of its
 // own candidates, few workers.
 func TestGroup_OneReservationAndVerdictPerWorker(t *testing.T) {
+	t.Parallel()
 	rnd := seeded(t, 9)
 	used := 0
 	defer func() { require.Less(t, used, 50*6, "workers of ten in 50 calls: few are enough") }()
@@ -513,4 +556,22 @@ func TestGroup_KeepsTheRamp(t *testing.T) {
 	if got := float64(mine) / float64(own); got > 0.0667*1.15 {
 		t.Errorf("share of its keys is %.4f, want at most 0.0667", got)
 	}
+}
+
+// TestRef_OfAnotherRouter is no worker of this one, in whatever slot it stands.
+func TestRef_OfAnotherRouter(t *testing.T) {
+	a, b := newLab(t, labNamed("a", "b", "c")), newLab(t, labNamed("c", "b", "a"))
+	foreign, ok := b.Ref("a")
+	require.True(t, ok)
+	_, err := a.Route(Request{Among: []Ref{foreign}})
+	var none *NoWorkerError
+	require.ErrorAs(t, err, &none)
+	require.EqualValues(t, 1, a.Status().StaleRefs)
+	own, _ := a.Ref("a")
+	var tried Tried
+	tried.Add(foreign)
+	c, err := a.Route(Request{Among: []Ref{own}, Tried: &tried})
+	require.NoError(t, err)
+	require.Equal(t, "a", c.ID())
+	c.Cancel()
 }

@@ -45,13 +45,14 @@ const (
 	cutRecovering
 	cutDraining
 	cutCooldown
+	cutProbeOut
 	cutProbes
 	cutOverload
 	cutThinned
 	cutFilter // + index of the caller's filter
 )
 
-var reasonNames = [...]string{"", "is no longer in the topology", "was tried already", "is down",
+var reasonNames = [...]string{"", "is not in the topology", "was tried already", "is down",
 	"has the wrong role", "is read-only", "is at an older version", "has no quota left for the tenant",
-	"has a stale report", "is recovering", "is draining", "is in cooldown", "has its probes out",
+	"has a stale report", "is recovering", "is draining", "is in cooldown", "is out by failed probes", "has its probes out",
 	"asked for no requests yet", "was thinned out by its penalty"}

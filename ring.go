@@ -22,8 +22,10 @@ type Ring struct {
 	// All set by the builder, read-only afterwards.
 
 	// A row for each ring slot: its first stride distinct workers clockwise.
-	// Rows of three worker slots under 1024 are packed, 10 bits each: a table of
-	// 1 MiB instead of 1.5 stays in a core's second-level cache (DESIGN.md).
+	// Rows of three worker slots under 1024 are packed, 10 bits each, and where
+	// neighbours repeat only the first of a run is kept (ringruns.go): the less
+	// of a core's second-level cache it takes, the faster is a pick (DESIGN.md).
+	runs   []runs   // nil where rows seldom repeat: then packed has them all
 	packed []uint32 // nil where they do not fit, then
 	table  []uint16
 	stride int   // min(replicas, workers)
@@ -118,6 +120,9 @@ func (r *Ring) Points(id string) int {
 func (r *Ring) owners(h KeyHash, buf *[maxReplicas]uint16) []uint16 {
 	i := int(uint64(h) >> (r.shift & 63))
 	if r.packed != nil {
+		if r.runs != nil {
+			i = r.runs[i>>6].rowOf(i)
+		}
 		row := r.packed[i]
 		buf[0], buf[1], buf[2] = uint16(row&packMask), uint16(row>>packBits&packMask), uint16(row>>(2*packBits))
 		return buf[:3]
@@ -136,11 +141,15 @@ func (r *Ring) row(s int, dst []uint16) {
 		copy(dst, r.table[s*r.stride:])
 		return
 	}
+	if r.runs != nil {
+		s = r.runs[s>>6].rowOf(s)
+	}
 	for i := range dst {
 		dst[i] = uint16(r.packed[s] >> (i * packBits) & packMask)
 	}
 }
 
+// setRow sets a row of a table without runs.
 func (r *Ring) setRow(s int, row []uint16) {
 	if r.packed == nil {
 		copy(r.table[s*r.stride:], row)
@@ -151,7 +160,7 @@ func (r *Ring) setRow(s int, row []uint16) {
 
 // makeTable makes empty rows, packed where they fit.
 func (r *Ring) makeTable() {
-	r.packed, r.table = nil, nil
+	r.runs, r.packed, r.table = nil, nil, nil
 	if r.packs() {
 		r.packed = make([]uint32, 1<<r.slotBits)
 	} else {
@@ -210,10 +219,10 @@ type Locator interface {
 
 // Ref names a worker of a Router without a string: Router.Ref gives it. It is
 // comparable. A Ref of a worker that has left is skipped and counted by the
-// Router, never taken for another worker; so is one of a Ring built with
-// NewRing, whose generation is 0.
+// Router, never taken for another worker; so is one of another Router in the
+// process, and of a Ring built with NewRing, whose generation is 0.
 type Ref struct {
-	gen  uint32 // of the worker slot; a Router's start at 1
+	gen  uint32 // of the worker slot; each Router has 65,536 for a start
 	slot uint16
 	role Role
 }
@@ -231,6 +240,9 @@ func (f Ref) WithRole(role Role) Ref {
 // come from HashOf, HashBytes or HashUint64. Zero means unset; none of them
 // gives it.
 type KeyHash uint64
+
+// Shards is the number of shard slots: shard = hash & (Shards-1).
+const Shards = 512
 
 // HashOf is the hash of a string key: XXH3_64bits with seed 0, and 1 in place
 // of 0. The empty key has one too.
@@ -274,6 +286,10 @@ func (h KeyHash) seeded(seed uint64) KeyHash {
 	}
 	return nonzero(ringMix(uint64(h) ^ seed))
 }
+
+// Shard is the shard slot of a key, in [0, Shards). Shards are the low bits,
+// owners the high ones.
+func (h KeyHash) Shard() int { return int(h & (Shards - 1)) }
 
 func nonzero(h uint64) KeyHash { return KeyHash(max(h, 1)) }
 

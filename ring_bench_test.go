@@ -3,7 +3,6 @@ package ringwise
 import (
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -63,7 +62,7 @@ func maxOverMean(r *Ring) float64 {
 }
 
 func ringBytes(r *Ring) float64 {
-	return float64(4*cap(r.points) + 4*cap(r.first) + 2*cap(r.table) + 4*cap(r.packed) + 16*len(r.ids) + 32*len(r.members))
+	return float64(4*cap(r.points) + 4*cap(r.first) + 2*cap(r.table) + 4*cap(r.packed) + 16*cap(r.runs) + 16*len(r.ids) + 32*len(r.members))
 }
 
 func BenchmarkRingLookup(b *testing.B) {
@@ -154,13 +153,10 @@ func BenchmarkRingChange(b *testing.B) {
 	}
 }
 
-// TestMeasurePlacement prints the table of docs/placement.md, each time the
-// best of several, as the machine is shared:
-// RINGWISE_MEASURE=1 go test -run MeasurePlacement -v .
-func TestMeasurePlacement(t *testing.T) {
-	if os.Getenv("RINGWISE_MEASURE") == "" {
-		t.Skip("takes minutes; set RINGWISE_MEASURE=1")
-	}
+// BenchmarkPlacementTable prints the table of docs/placement.md, each time the
+// best of several, as the machine is shared. It takes minutes:
+// go test -run '^$' -bench PlacementTable -benchtime 1x .
+func BenchmarkPlacementTable(t *testing.B) {
 	const sets = 20
 	rnd := rand.New(rand.NewPCG(1, 0))
 	keys := randomKeys(rnd, 1<<20)

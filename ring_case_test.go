@@ -141,6 +141,7 @@ func TestCase_004_NoVirtualNodeIsDropped(t *testing.T) {
 }
 
 func TestCase_005_ManyWorkersAreNoDuplicateKeys(t *testing.T) {
+	t.Parallel()
 	ids := poolOf(5000)
 	tree := func() error { // one that refuses a key it has
 		seen := map[uint32]bool{}
@@ -162,6 +163,7 @@ func TestCase_005_ManyWorkersAreNoDuplicateKeys(t *testing.T) {
 }
 
 func TestCase_007_EveryKeyHasAnOwner(t *testing.T) {
+	t.Parallel()
 	// The report's fault: a removal takes the owner of a shared position
 	// away, the position stays in the list.
 	m := new(mapRing).add(collide, 50, "a", "b", "c")

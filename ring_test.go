@@ -180,22 +180,6 @@ func TestRing_PointsFollowWeight(t *testing.T) {
 	assert.Equal(t, []int{40, 80, 10, 0}, []int{r.Points("a"), r.Points("b"), r.Points("c"), r.Points("d")})
 }
 
-// Balance is computed from the table, so sampling does not blur it.
-func TestRing_BalanceOfDefaults(t *testing.T) {
-	for _, c := range []struct {
-		workers, sets int
-		want          float64
-	}{{10, 20, 1.06}, {100, 20, 1.10}, {1000, 6, 1.25}} {
-		sum := 0.0
-		for set := range c.sets {
-			r, err := newRing(measuredNames(c.workers, set), defaultPoints, defaultSlotBits, defaultReplicas)
-			require.NoError(t, err)
-			sum += maxOverMean(r)
-		}
-		assert.LessOrEqual(t, sum/float64(c.sets), c.want, "%d workers", c.workers)
-	}
-}
-
 func TestRing_WeightsGiveShares(t *testing.T) {
 	members := poolMembers(20)
 	for i := range members {
@@ -336,6 +320,32 @@ func TestKeyHash_SmallIntegersSpread(t *testing.T) {
 	assert.Equal(t, 64, spread(HashUint64))
 	assert.Equal(t, 64, spread(func(v uint64) KeyHash { return KeyHash(v).seeded(3) }))
 	assert.Equal(t, 1, spread(plain), "what the test must catch")
+}
+
+// A row that repeats is kept once where that halves the table, and each slot
+// still finds its own: the table without runs says which.
+func TestRing_KeepsOneRowOfARun(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{3, 10, 100, 400} {
+		r, err := newRing(poolMembers(n), 1000, 18, 3)
+		require.NoError(t, err)
+		if n == 400 {
+			require.Nil(t, r.runs, "rows that seldom repeat")
+			continue
+		}
+		require.Less(t, len(r.packed), 1<<17, "%d workers", n)
+		whole := *r
+		whole.runs, whole.packed = nil, make([]uint32, 1<<18)
+		row := make([]uint16, 3)
+		for s := range 1 << 18 {
+			require.Equal(t, 3, min(3, whole.scan(int(r.first[s]), row)))
+			whole.setRow(s, row)
+		}
+		require.Equal(t, whole.packed, r.expanded(), "%d workers", n)
+		for s := 0; s < 1<<18; s += 7 {
+			require.Equal(t, ownersOf(&whole, KeyHash(s)<<46|1), ownersOf(r, KeyHash(s)<<46|1))
+		}
+	}
 }
 
 // Rows of three are packed while all worker slots are under 1024; the change

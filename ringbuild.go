@@ -126,7 +126,8 @@ func prepare(place placement, members []member, points int, slotBits uint, repli
 	}
 	if total > maxTotalPoints {
 		return nil, &ConfigError{"Points", points,
-			fmt.Sprintf("so few that all workers together have at most %d virtual nodes, not %d", maxTotalPoints, total)}
+			fmt.Sprintf("so few, or fewer Workers, or a lower Weight of theirs, that all together have at most %d virtual nodes; %d workers of these weights have %d",
+				maxTotalPoints, len(members), total)}
 	}
 	r.ids = make([]string, top)
 	r.live = make([]uint64, (top+63)/64)
@@ -228,6 +229,7 @@ func (r *Ring) fill() {
 		}
 		r.setRow(s, row)
 	}
+	r.compress()
 }
 
 // scan writes the first len(row) distinct workers from point p on, one turn at

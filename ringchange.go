@@ -139,7 +139,7 @@ func (r *Ring) before(a, b uint32) bool {
 // for a point removed, the new one for a point added. False when that is more
 // work than to fill the table.
 func (r *Ring) repair(next *Ring, edits []edit) bool {
-	next.packed, next.table = slices.Clone(r.packed), slices.Clone(r.table)
+	next.packed, next.table = r.expanded(), slices.Clone(r.table)
 	row := make([]uint16, r.stride)
 	budget := (len(r.points) + len(r.first)) / 2
 	mask := 1<<r.slotBits - 1
@@ -158,5 +158,6 @@ func (r *Ring) repair(next *Ring, edits []edit) bool {
 			}
 		}
 	}
+	next.compress()
 	return true
 }

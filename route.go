@@ -14,14 +14,13 @@ var viewPool = sync.Pool{New: func() any { return new(View) }}
 func (r *Router) Pick(key string) (Choice, error) {
 	sn := r.snap.Load()
 	if sn.plain && key != "" {
-		now := r.now()
-		c := r.short(sn, hashOfSeeded(key, r.hub.seed), Unspecified, now, 1, 0, sn.coef.timeoutMeta)
+		c := r.short(sn, hashOfSeeded(key, r.hub.seed), Unspecified, readClock, 1, 0, sn.coef.timeoutMeta)
 		if c.n != nil {
 			return c, nil
 		}
-		return r.long(&Request{Key: key}, now, c.meta != 0)
+		return r.long(&Request{Key: key}, c.start, c.meta)
 	}
-	return r.long(&Request{Key: key}, r.now(), false)
+	return r.long(&Request{Key: key}, r.now(), 0)
 }
 
 // Route is the full form of Pick. It fails with a *NoWorkerError where no
@@ -29,19 +28,24 @@ func (r *Router) Pick(key string) (Choice, error) {
 // ErrClosed.
 func (r *Router) Route(q Request) (Choice, error) {
 	sn, now := r.snap.Load(), r.startOf(&q)
-	sample := false
-	if sn.plain && q.Intent < intents && q.Intent != Pinned && q.MinVersion == 0 && q.Tenant == "" &&
-		!q.Any && q.Among == nil && q.Tried == nil {
+	sample := uint64(0)
+	if sn.plain && q.ordinary() && q.Tenant == "" {
 		if h := q.hash(r.hub.seed); h != 0 {
 			c := r.short(sn, h, q.Intent, now, q.size(), q.leaseBits(sn.coef), q.meta(sn.coef))
 			if c.n != nil {
 				return c, nil
 			}
-			sample = c.meta != 0
-
+			sample = c.meta
 		}
 	}
 	return r.long(&q, now, sample)
+}
+
+// ordinary requests ask for nothing that the short path does not do, quotas
+// of tenants apart.
+func (q *Request) ordinary() bool {
+	return q.Intent < intents && q.Intent != Pinned && q.MinVersion == 0 &&
+		!q.Any && q.Among == nil && q.Tried == nil
 }
 
 // startAhead is how far after the last fold a Request.Start may be without
@@ -97,77 +101,42 @@ func (q *Request) meta(c *coefficients) uint64 {
 
 }
 
-// short is a pick in which nothing is out of the ordinary: at most four
-// candidates of the ring, no filter to apply, no penalty, softmax of live cost
-// alone. It gives up, with a zero Choice, as soon as one of these is not so;
-// long then does the whole. Both weigh with the same code.
-func (r *Router) short(sn *snapshot, h KeyHash, intent Intent, now int64, size, bits, meta uint64) Choice {
-	var w [fastCandidates]float64
-	var buf [MaxCandidates]uint16
-	cand := sn.ring.owners(h, &buf)
-	if uint(len(cand)-1) >= fastCandidates {
-		return Choice{}
-	}
-	ln := laneOf(intent)
-	seen := sn.weigh(ln, now, cand, w[:len(cand)])
-	if seen.pen&penPhase != 0 || seen.flags&sn.special[intent] != 0 {
-		return Choice{}
-	}
-	if len(cand) == 3 {
-		// 1/a : 1/b : 1/c as bc : ac : ab, for a division is slow.
-		w[0], w[1], w[2] = w[1]*w[2], w[0]*w[2], w[0]*w[1]
-	} else {
-		for i, x := range w[:len(cand)] {
-			w[i] = 1 / x
+// long is the whole pick. sample is what short left in the meta word: zero, or
+// 32 random bits that say what the pick is a sample for.
+func (r *Router) long(q *Request, now int64, sample uint64) (Choice, error) {
+	sn := r.snap.Load()
+	group := groupNone
+	if sn.trial != nil {
+		h, tenant := r.placed(q, sn, now)
+		sn, group = sn.as(q, tenant, h)
+		if group == groupNone && sn.direct && sample == 0 && h != 0 && q.ordinary() && (q.Tenant == "" || r.quota == nil) {
+			c := r.short(sn, h, q.Intent, now, q.size(), q.leaseBits(sn.coef), q.meta(sn.coef))
+			if c.n != nil {
+				return c, nil
+			}
+			sample = c.meta
 		}
 	}
-	sum := w[0] + w[1] + w[2] + w[3]
-	if !(sum > 0 && sum <= math.MaxFloat64) {
-		return Choice{}
-	}
-	u := r.chance(h, now, seen.mix)
-	if uint64(uint32(u)) < r.sampleUnder {
-		return Choice{meta: metaReserved} // to be kept, so the long way
-	}
-	x := unit(u) * sum
-	// The draw, without a branch: positive floats compare as their bits.
-	i := over(x, w[0]) + over(x, w[0]+w[1]) + over(x, w[0]+w[1]+w[2])
-	i = min(i, len(cand)-1)
-	col := &sn.cols[cand[i]]
-	return r.reserve(col, ln, now, size, seen.quiet>>(i&31)&1 != 0, bits, meta)
-}
-
-// over is 1 where x >= a, both positive, else 0.
-func over(x, a float64) int {
-	return 1 - int((math.Float64bits(x)-math.Float64bits(a))>>63)
-}
-
-// reserve issues the lease on a worker that was chosen.
-func (r *Router) reserve(col *column, ln int, now int64, size uint64, quiet bool, bits, meta uint64) Choice {
-	st := col.st
-	bits |= uint64(st.lane[ln&1].pen.load().gen())<<leaseGenShift | uint64(ln)<<59
-	lease, pos := st.reserve(now, size, quiet, bits)
-	if pos == leaseUntracked {
-		st.neutral[ln].Add(size)
-		st.void[ln].Add(size)
-		st.closed[ln].Add(closedUnits(size, int64(r.snap.Load().fleet[ln].mean)))
-		r.counters.untracked.Add(1)
-	} else {
-		meta |= metaReserved
-	}
-	return Choice{n: col.node, lease: lease, start: now, meta: meta | uint64(pos)}
-}
-
-// long is the whole pick; sample has its decision kept.
-func (r *Router) long(q *Request, now int64, sample bool) (Choice, error) {
-	sn := r.snap.Load()
 	v := viewPool.Get().(*View)
 	defer v.release()
 	h, err := r.prepare(v, sn, q, now)
 	if err != nil {
 		return Choice{}, err
 	}
+	v.group = group
 	return r.choose(v, h, q, sample)
+}
+
+// as is the snapshot by whose coefficients a request is picked, and its group.
+func (sn *snapshot) as(q *Request, tenant string, h KeyHash) (*snapshot, int) {
+	if sn.trial == nil {
+		return sn, groupNone
+	}
+	group := sn.trial.of(h, tenant, q.Canary)
+	if group == groupCanary {
+		return sn.canary, group
+	}
+	return sn, group
 }
 
 // prepare does all of a pick but the draw.
@@ -179,46 +148,73 @@ func (r *Router) prepare(v *View, sn *snapshot, q *Request, now int64) (KeyHash,
 		return 0, badIntent(q.Intent)
 	}
 	v.begin(sn, q, now)
-	h := q.hash(r.hub.seed)
+	h := r.readKey(v, q)
 	v.hash = h
+	if v.plainHash == 0 {
+		if v.plainHash = h; r.hub.seed != 0 {
+			v.plainHash = q.hash(0) // what workers know
+		}
+	}
 	if err := r.candidates(v, h, q); err != nil {
 		return 0, err
 	}
-	sn.weighView(v)
+	if err := r.narrow(v); err != nil {
+		return h, err
+	}
+	if r.directory != nil && r.consult(v, h, q) {
+		return h, r.narrow(v)
+	}
+	return h, nil
+}
+
+// narrow filters and scores the candidates of a view.
+func (r *Router) narrow(v *View) error {
+	v.sn.weighView(v)
 	v.cutForbidden()
 	r.cutQuota(v)
 	r.cutByFilters(v)
 	if v.n == 0 {
-		return h, r.noWorker(v)
+		return r.noWorker(v)
 	}
-	if q.Intent == Pinned {
+	if v.req.Intent == Pinned {
 		v.pin()
-		return h, nil
+		return nil
 	}
 	v.cutDefective()
 	v.penalise()
 	r.score(v)
-	return h, nil
+	return nil
 }
 
 func (v *View) begin(sn *snapshot, q *Request, now int64) {
 	v.sn, v.now, v.lane = sn, now, laneOf(q.Intent)
 	v.req = *q
 	v.req.KeyBytes = nil
-	v.n, v.all, v.hash, v.scored = 0, 0, 0, false
-	v.relaxed, v.panic, v.ramp, v.truncated, v.seen = 0, false, false, false, live{}
+	v.hash, v.plainHash, v.key, v.directed = 0, 0, parsedKey{}, false
+	v.said, v.group, v.tried = 0, groupNone, false
+	v.again()
+}
+
+// again begins with no candidates.
+func (v *View) again() {
+	v.n, v.all, v.scored = 0, 0, false
+	v.relaxed, v.panic, v.ramp, v.truncated, v.seen, v.mix = 0, false, false, false, live{}, 0
 	v.why = [MaxCandidates]reason{}
 	for i := range v.factor {
 		v.factor[i] = 1
 	}
+	if v.rec != nil {
+		*v.rec = recorder{}
+	}
 }
 
 func (v *View) release() {
-	v.sn, v.req, v.rec = nil, Request{}, nil
+	v.sn, v.req, v.rec, v.key = nil, Request{}, nil, parsedKey{}
 	viewPool.Put(v)
 }
 
 func (sn *snapshot) weighView(v *View) {
+	v.mix = sn.tickets(v.idx[:v.n])
 	v.seen = sn.weigh(v.lane, v.now, v.idx[:v.n], v.w[:v.n])
 	for i, x := range v.w[:v.n] {
 		v.w[i] = 1 / x
@@ -281,7 +277,7 @@ func (v *View) pin() {
 // score turns costs, scorers and penalties into final weights.
 func (r *Router) score(v *View) {
 	c := v.sn.coef
-	if len(r.scorers) > 0 || c.tuning.LiveWeight == 0 || r.picker != nil || v.rec != nil {
+	if len(r.scorers) > 0 || c.tuning.LiveWeight == 0 || r.picker != nil || r.directory != nil || v.rec != nil {
 		v.combine(&r.hub, r.scorers)
 		v.scored = true
 	}
@@ -302,13 +298,27 @@ func (v *View) sum() (sum float64) {
 
 // choose draws and reserves. A worker whose probes turn out to be taken is cut
 // and the draw made again, at most once a candidate.
-func (r *Router) choose(v *View, h KeyHash, q *Request, sample bool) (Choice, error) {
-	v.rnd = Rand{r.chance(h, v.now, v.seen.mix)}
+func (r *Router) choose(v *View, h KeyHash, q *Request, sample uint64) (Choice, error) {
+	v.rnd = Rand{r.chance(h, v.now, v.mix)}
 	rnd := &v.rnd
 	meta, size, bits := q.meta(v.sn.coef), q.size(), q.leaseBits(v.sn.coef)
-	sample = sample || uint64(uint32(rnd.s)) < r.sampleUnder
+	if sample == 0 {
+		sample = rnd.s << 32
+	}
+	sample >>= 32
+	if sample < v.sn.shadowUnder && q.Intent != Pinned {
+		r.shade(v, unit(rnd.s))
+	}
+	saturated := v.saturated()
+	due := -1
+	if v.seen.flags&flagDue != 0 {
+		due = r.due(v, true)
+	}
 	for range MaxCandidates {
-		i := r.draw(v, rnd)
+		i := due
+		if v.tried, due = i >= 0, -1; i < 0 {
+			i = r.draw(v, rnd)
+		}
 		col := v.col(i)
 		probe, ok := uint64(0), true
 		if q.Intent != Pinned {
@@ -331,10 +341,30 @@ func (r *Router) choose(v *View, h KeyHash, q *Request, sample bool) (Choice, er
 		if v.relaxed != 0 {
 			r.counters.relaxed.Add(1)
 		}
-		if sample {
+		if saturated {
+			meta |= metaSaturated
+			r.counters.saturated.Add(1)
+		}
+		if v.said != 0 && sample&0xf0 == 0 { // one in 16
+			w := &col.st.cold.watch
+			w.scored.Add(uint64(clamp(v.total[i], 0, 100) * 1000))
+			w.scoredN.Add(1)
+		}
+		if v.group != groupNone {
+			meta |= metaCounted
+			if v.group == groupCanary {
+				meta |= metaCanary
+			}
+			v.sn.trial.picked(v.group, v.idx[:v.n], i)
+		}
+		if sample < r.keepUnder {
 			r.samples.keep(v, i)
 		}
-		return r.reserve(col, v.lane, v.now, size, col.st.inFlight() == 0, bits|probe, meta), nil
+		if r.log != nil && sample < r.log.under {
+			r.log.put(v, i)
+		}
+		r.picked(v, h, q, i)
+		return r.reserve(col, v.lane, v.now, size, col.st.quiet(v.lane, v.now), bits|probe, meta), nil
 	}
 	return Choice{}, r.noWorker(v)
 }
@@ -423,9 +453,9 @@ func (r *Router) reasonText(why reason) string {
 }
 
 // Observe closes a choice with the round-trip time the caller measured and
-// its error; rtt 0 or less: measured since the pick, which reads the clock. A
-// second call for the same choice is a counted no-op. Lock-free, no
-// allocation.
+// its error; rtt 0 or less: measured since the pick, which reads the clock; over
+// 100 s: counts as 100 s. A second call for the same choice is a counted no-op.
+// Lock-free, no allocation.
 func (r *Router) Observe(c Choice, rtt time.Duration, err error) {
 	if c.n != nil {
 		c.n.hub.observe(c, rtt, err)

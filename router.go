@@ -14,25 +14,43 @@ type Router struct {
 
 	// Set by New, read-only afterwards.
 	config
-	sampleUnder uint64
-	done        chan struct{}
+	keepUnder uint64 // of 32 random bits: decisions to keep
+	unix      int64  // Unix time of now 0, ns
+	done      chan struct{}
+	wake      chan struct{} // tells Run of a fold by an Observe
 
 	// mu serialises the writers of snap and guards cold states, fold and the
 	// slots. Pick never takes it, Observe only tries. No caller's code runs
 	// under it.
-	mu    sync.Mutex
-	fold  folding
-	gens  []uint32 // by slot: the generation of its last Ref
-	free  []uint16 // slots to use again
-	close sync.Once
+	mu       sync.Mutex
+	fold     folding
+	watching watching
+	// versions of coefficients given out; a canary's that failed is not used again.
+	versions uint64
+	gens     []uint32 // by slot: the generation of its last Ref
+	firstGen uint32   // where they began
+	free     []uint16 // slots to use again
+	close    sync.Once
+
+	rollout  rollout
+	shadowed atomic.Pointer[shadowing]
 
 	runners      atomic.Int64
-	retries      budget // of Do
-	retiredPicks uint64 // of workers that have left; guarded by mu
+	foldTook     atomic.Int64 // ns, of the last Maintain or Run
+	retries      budget       // of Do
+	probeNext    int          // where the last search for workers to probe stopped; guarded by mu
+	retiredPicks uint64       // of workers that have left; guarded by mu
+
+	mix  trafficMix // guarded by mu
+	heat heating    // of WithHotKeys
 
 	anySeq  atomic.Uint64 // of Any picks, whose draw has no tickets to mix
 	samples sampleRing
 }
+
+// routers counts those made: each begins with generations of its own, so that
+// none takes another's Ref for one of its workers.
+var routers atomic.Uint32
 
 // New makes a Router of a first set of workers, which may be empty. A bad
 // worker, option or Tuning gives a *ConfigError and nothing is left behind.
@@ -42,7 +60,7 @@ func New(workers []Worker, opts ...Option) (*Router, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Router{config: *c, sampleUnder: sampleLimit(c.sample), done: make(chan struct{})}
+	r := &Router{config: *c, keepUnder: sampleLimit(c.sample), done: make(chan struct{}), wake: make(chan struct{}, 1), versions: 1, firstGen: routers.Add(1) << 16}
 	r.hub.epoch, r.hub.clock = time.Now(), c.clock
 	if c.clock != nil {
 		if r.hub.epoch = c.clock(); r.hub.epoch.Year() < 1900 {
@@ -57,6 +75,15 @@ func New(workers []Worker, opts ...Option) (*Router, error) {
 	r.hub.foldDue = r.observeFold
 	r.hookRunner = newHookRunner(c.hooks)
 	r.samples.init(c.keep)
+	r.unix = r.hub.epoch.UnixNano()
+	for _, p := range c.scorers {
+		if remembers(p.code) {
+			r.hub.history = newHistory()
+		}
+	}
+	if r.log != nil {
+		r.log.by = r
+	}
 	r.retries.fill() // the first failures should not be the callers'
 
 	ring, err := newRing(nil, c.points, defaultSlotBits, c.replicas)
@@ -64,13 +91,11 @@ func New(workers []Worker, opts ...Option) (*Router, error) {
 		return nil, err
 	}
 	coef := compile(c.tuning)
-	sn := &snapshot{ring: ring, coef: coef, plain: c.plain() && coef.plain(), tuningVersion: 1, byID: map[string]uint16{}}
-	for i := range sn.special {
-		sn.special[i] = specialFlags(Intent(i))
-	}
+	sn := &snapshot{ring: ring, coef: coef, direct: c.plain() && coef.plain(), tuningVersion: 1, byID: map[string]uint16{}}
 	for ln := range sn.fleet {
 		sn.fleet[ln] = coldFleet(coef)
 	}
+	r.sampleLimits(sn)
 	r.snap.Store(sn)
 	if err := r.setTopology(Topology{Workers: workers}, true); err != nil {
 		return nil, err
@@ -81,7 +106,7 @@ func New(workers []Worker, opts ...Option) (*Router, error) {
 // coldFleet is what a lane starts with before the first answer.
 func coldFleet(c *coefficients) fleet {
 	mean := float64(c.tuning.InitialLatency)
-	return fleet{mean: mean, inv: 1 / mean, slow: 2 * mean}
+	return fleet{mean: mean, inv: 1 / mean, bare: 1 / mean, slow: 2 * mean}
 }
 
 // plain: weights come by multiplication alone.
@@ -97,7 +122,8 @@ func (r *Router) Close() error {
 	r.close.Do(func() {
 		r.mu.Lock()
 		next := *r.snap.Load()
-		next.closed, next.plain = true, false
+		next.closed, next.direct, next.plain = true, false, false
+		next.trial, next.canary, next.shadow = nil, nil, nil
 		r.snap.Store(&next)
 		r.stopped.Store(true)
 		r.mu.Unlock()
@@ -122,19 +148,35 @@ func (r *Router) Retune(t Tuning) error {
 	if sn.coef.tuning == t {
 		return nil
 	}
+	if sn.trial != nil {
+		return sn.canaryRuns() // the groups would no longer be what they are compared as
+	}
 	next := *sn
-	next.coef = compile(t)
-	next.plain = r.plain() && next.coef.plain()
-	next.tuningVersion++
+	r.versions++
+	r.adopt(&next, compile(t), r.versions, now)
+	r.publish(&next, now)
+	return nil
+}
+
+// adopt puts coefficients into a snapshot that is to be published.
+func (r *Router) adopt(next *snapshot, c *coefficients, version uint64, now int64) {
+	next.coef, next.tuningVersion = c, version
+	next.direct = r.plain() && c.plain()
 	for ln := range next.fleet {
 		if next.fleet[ln].n == 0 {
-			next.fleet[ln] = coldFleet(next.coef)
+			next.fleet[ln] = coldFleet(c)
 		}
 	}
-	r.capOut(&next, int64(capOut(len(next.live), t.MaxOut)), now)
-	next.cols = r.columns(&next, now)
-	r.snap.Store(&next)
-	return nil
+	r.capOut(next, int64(capOut(len(next.live), c.tuning.MaxOut)), now)
+	next.cols = r.columns(next, now)
+}
+
+// sampleLimits sets which picks go the long way for somebody's sake.
+func (r *Router) sampleLimits(sn *snapshot) {
+	sn.sampleUnder = max(r.keepUnder, sn.shadowUnder)
+	if r.log != nil {
+		sn.sampleUnder = max(sn.sampleUnder, r.log.under)
+	}
 }
 
 // Tuning returns the coefficients in force.

@@ -466,8 +466,11 @@ func TestRouter_LocatorIsIsolated(t *testing.T) {
 	assert.Equal(t, map[string]int{"w7": 5}, l.picks(t, 5, q), "stale Refs are skipped")
 	assert.EqualValues(t, 15, l.Status().StaleRefs)
 
+	locate = func(dst []Ref) []Ref { return append(dst, all[:16]...) }
+	assert.False(t, l.Explain(q).Truncated, "16 are not too many")
 	locate = func(dst []Ref) []Ref { return append(dst, all...) }
 	assert.Len(t, l.picks(t, 3000, q), 16)
+	assert.True(t, l.Explain(q).Truncated)
 	assert.EqualValues(t, 3000, l.Status().Oversized)
 
 	locate = func(dst []Ref) []Ref { // a pick within a pick
@@ -511,6 +514,17 @@ func TestRouter_CloseIsFinalAndIdempotent(t *testing.T) {
 	l.pass(10 * time.Second)
 	assert.Same(t, sn, l.snap.Load())
 	assert.True(t, l.Status().Closed)
+}
+
+// The refusal of an empty key names what does place it.
+func TestRouter_EmptyKeySaysWhatWorks(t *testing.T) {
+	l := newLab(t, labWorkers("w", 5))
+	_, err := l.Pick("")
+	assert.ErrorIs(t, err, ErrConfig)
+	assert.ErrorContains(t, err, `for the empty key, Hash: HashOf("")`)
+	c, err := l.Route(Request{Hash: HashOf("")})
+	require.NoError(t, err)
+	c.Cancel()
 }
 
 // Nothing of the pick before shows in a decision that has no candidates.
@@ -615,9 +629,23 @@ func TestChoice_StaysInRegisters(t *testing.T) {
 	assert.Equal(t, 4, typ.NumField())
 }
 
+// What %v prints of a Choice.
+func TestChoice_String(t *testing.T) {
+	r, err := New([]Worker{{ID: "kv-1", Addr: "10.0.0.1:6379"}, {ID: "kv-2"}})
+	require.NoError(t, err)
+	for id, want := range map[string]string{"kv-1": "kv-1 10.0.0.1:6379", "kv-2": "kv-2"} {
+		c, err := r.Start(Request{}, id)
+		require.NoError(t, err)
+		assert.Equal(t, want, fmt.Sprint(c))
+		c.Cancel()
+	}
+	assert.Equal(t, "no worker", fmt.Sprint(Choice{}))
+}
+
 // I12: a decision names one version: all its candidates are of the topology
 // it names, and its coefficients of the tuning.
 func TestRouter_DecisionsNameOneVersion(t *testing.T) {
+	t.Parallel()
 	set := func(version uint64) []Worker { return labWorkers(fmt.Sprint("v", version, "-"), 6) }
 	tuned := func(version uint64) Tuning {
 		return labTuned(func(t *Tuning) { t.InitialLatency = time.Duration(version) * time.Millisecond })

@@ -76,6 +76,7 @@ func TestSample_Bounded(t *testing.T) {
 // The share holds in every state, so that what is kept is like what was
 // picked; above all a pick in which something was wrong must not be left out.
 func TestSample_Share(t *testing.T) {
+	t.Parallel()
 	const n, share = 40_000, 0.05
 	for _, o := range []struct {
 		name string

@@ -21,6 +21,27 @@ type Scorer interface {
 	Score(v *View, out []float64)
 }
 
+// Line is one summand of a score.
+type Line struct {
+	Name   string
+	Input  string
+	Points float64
+}
+
+// LineScorer is a Scorer that can take its score of one candidate apart.
+type LineScorer interface {
+	Scorer
+	Lines(v *View, i int) []Line
+}
+
+// validateScorer asks a scorer that can check its own fields.
+func validateScorer(s Scorer) error {
+	if c, ok := s.(interface{ Validate() error }); ok {
+		return c.Validate()
+	}
+	return nil
+}
+
 const plugMaxPanics = 3
 
 // plug is one piece of the caller's code in the pick path with its record.
@@ -59,10 +80,10 @@ func (h *hub) isolate(f func()) {
 
 // combine writes the weighted mean of the live cost score and the scorers'
 // columns, in points, into v.total. The live part is not clamped, so that
-// very slow workers still differ.
-func (v *View) combine(h *hub, scorers []*plug[Scorer]) {
+// very slow workers still differ. It returns the sum of the weights.
+func (v *View) combine(h *hub, scorers []*plug[Scorer]) (sum float64) {
 	t := &v.sn.coef.tuning
-	sum := t.LiveWeight
+	sum, v.said = t.LiveWeight, 0
 	for i := range v.n {
 		live := float64(par)
 		if t.LiveWeight > 0 || v.rec != nil {
@@ -82,6 +103,8 @@ func (v *View) combine(h *hub, scorers []*plug[Scorer]) {
 		}
 		v.rec.add(p.name, j, weight, v.scratch[:v.n])
 		sum += weight
+		v.said |= 1 << j
+		copy(v.points[j][:v.n], v.scratch[:v.n])
 		for i := range v.n {
 			v.total[i] += weight * v.scratch[i]
 		}
@@ -93,6 +116,7 @@ func (v *View) combine(h *hub, scorers []*plug[Scorer]) {
 			v.total[i] = par
 		}
 	}
+	return sum
 }
 
 // column fills v.scratch from one scorer; false when it has nothing to say.
@@ -104,7 +128,6 @@ func (v *View) column(h *hub, p *plug[Scorer]) bool {
 	if !p.guard(h, func() { p.code.Score(v, out) }) {
 		return false
 	}
-	sum, n := 0.0, 0.0
 	for i, x := range out {
 		switch {
 		case x == NoSignal:
@@ -114,7 +137,18 @@ func (v *View) column(h *hub, p *plug[Scorer]) bool {
 			h.counters.badScores.Add(1)
 		default:
 			out[i] = min(max(x, 0), 100)
-			sum, n = sum+out[i], n+1
+		}
+	}
+	return fillNoSignal(out)
+}
+
+// fillNoSignal gives candidates without a signal the mean of the others; false
+// where nobody has one.
+func fillNoSignal(out []float64) bool {
+	sum, n := 0.0, 0.0
+	for _, x := range out {
+		if x != NoSignal {
+			sum, n = sum+x, n+1
 		}
 	}
 	if n == 0 {

@@ -32,6 +32,8 @@ const (
 	flagUnknownCountsWrite
 	flagSick
 	flagSickWrite
+	flagSaturated // over loadFactor times its usual load
+	flagDue       // not picked for dueAfter
 )
 
 // column is what a snapshot holds of one worker: half a cache line.
@@ -41,6 +43,15 @@ type column struct {
 	base  [lanes]float32 // ns: what a worker without recent answers is taken for
 	pre   float32        // cost factor of health flags and zone
 	flags uint32
+}
+
+// reported is a worker's last accepted report with what its windows say.
+// Immutable once published.
+type reported struct {
+	Report
+	readings
+	keyStats
+	every int64 // smoothed interval of its reports, ns
 }
 
 // snapshot is one consistent state of everything a Pick reads but the live
@@ -54,13 +65,23 @@ type snapshot struct {
 
 	// special are the flags that send a pick of an intent to the filters.
 	special [intents]uint32
-	plain   bool // ring, live cost and softmax alone: the short path serves
-	fbOn    bool // some worker gives feedback
+	direct  bool // ring, live cost and softmax alone: the short path serves
+	plain   bool // direct, and no canary runs
+	// A pick whose 32 random bits are under it goes the long way, there to be
+	// kept, logged or scored in shadow.
+	sampleUnder, shadowUnder uint64
+	fbOn                     bool // some worker gives feedback
 
-	reports []*Report     // by slot; nil where none was accepted
+	trial  *trial    // the step of the canary; nil: none runs
+	canary *snapshot // this one as the candidate's coefficients see it
+	shadow *snapshot // and as the shadow's do
+
+	reports []*reported   // by slot; nil where none was accepted
 	nodes   []*node       // by slot; nil where there is none
 	down    []uint64      // bit set of slots that are Down
 	geo     time.Duration // geometric mean of reported p99s
+	base    *baselines    // nil until scorers need them
+	gears   bool          // writes lead: Gears is in its write gear
 	closed  bool
 	live    []uint16 // slots of workers that are in the topology
 	byID    map[string]uint16
@@ -76,3 +97,7 @@ func (n *node) ref(role Role) Ref { return Ref{gen: n.gen, slot: n.slot, role: r
 
 // word is the worker a Ref names, without its role.
 func (f Ref) word() uint64 { return uint64(f.gen)<<16 | uint64(f.slot) }
+
+// local is the same within one Router: equal from run to run, however many
+// Routers were made before.
+func (f Ref) local() uint64 { return uint64(f.gen&0xffff)<<16 | uint64(f.slot) }

@@ -79,10 +79,22 @@ type coldState struct {
 
 	clock  reportClock
 	report Report
-	taken  int64 // when the last report arrived, ns
-	every  int64 // smoothed interval of reports, ns
+	taken  int64  // when the last report arrived, ns
+	every  int64  // smoothed interval of reports, ns
+	meter  *meter // nil until it reports
+	keys   keyStats
 
 	state State
+	watch workerWatch
+	heard int64 // as of the last fold that saw an answer, or when it joined; ns
+	probe probeState
+}
+
+// probeState is what probes say of a worker.
+type probeState struct {
+	asked  int64 // when the hook was last told, ns
+	result int64 // when the last result came, ns
+	fails  int   // in a row
 }
 
 type coldLane struct {
@@ -96,6 +108,7 @@ type coldLane struct {
 	failing   bool  // over ErrorRateHigh and not yet under ErrorRateLow
 	slow      bool  // over SlowRatio times the fleet
 	turned    int64 // since when slow looks to have changed; 0: it does not
+	told      int   // folds since then in which the worker answered or was silent
 	sick      bool  // failing, slow or of failed health
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"reflect"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -202,4 +203,75 @@ func TestStatus_IsBounded(t *testing.T) {
 	l.hookRunner.mu.Lock()
 	assert.LessOrEqual(t, len(l.asked), maxAsked)
 	l.hookRunner.mu.Unlock()
+}
+
+// A scheduler had no histogram of its own decisions' latency. The time to build
+// a snapshot is in Status. That of a Pick is not: a pick reads the clock once
+// and a second reading would cost a third of it, so callers who want it time
+// the call, and bench/ has its distribution.
+func TestCase_136_FoldTimeIsShown(t *testing.T) {
+	check := func(shown func(took time.Duration) time.Duration) error {
+		for _, took := range []time.Duration{time.Millisecond, 7 * time.Millisecond, 2 * time.Millisecond} {
+			if got := shown(took); got < took || got > 2*took {
+				return fmt.Errorf("a fold that took %v shows as %v", took, got)
+			}
+		}
+		return nil
+	}
+	var now, step atomic.Int64 // each reading of the clock takes a step
+	r, err := New(labWorkers("w", 10), WithClock(func() time.Time { return labEpoch.Add(time.Duration(now.Add(step.Load()))) }))
+	require.NoError(t, err)
+	require.Zero(t, r.Status().FoldTime, "no fold yet")
+	require.NoError(t, check(func(took time.Duration) time.Duration {
+		step.Store(int64(took))
+		r.Maintain(labEpoch.Add(time.Duration(now.Load())))
+		step.Store(0)
+		return r.Status().FoldTime
+	}))
+	require.Error(t, check(func(time.Duration) time.Duration { return 0 }), "the fault: nothing to see")
+}
+
+// TestStatus_ScoreLeavesLoadOut: of the worker and of what it is compared with,
+// so 70 is usual however busy the client is, in the histogram too, and a score
+// can be low enough to trip.
+func TestStatus_ScoreLeavesLoadOut(t *testing.T) {
+	for _, load := range []int{0, 40} {
+		g := newRig(t, 3, rigTuning(func(t *Tuning) { t.TripScore = 62 }))
+		for _, w := range rigWorkers(3) {
+			g.answers(w.ID, 20)
+			for range load {
+				g.start(w.ID)
+			}
+		}
+		g.pass(100 * time.Millisecond)
+		for _, w := range g.Status().Workers {
+			require.InDelta(t, 70, w.Read.Score, 3, "%s with %d in flight", w.ID, load)
+		}
+		before := g.Status().Scores
+		for range 20 {
+			for _, w := range rigWorkers(3) {
+				g.answers(w.ID, 1)
+			}
+			g.pass(100 * time.Millisecond)
+		}
+		now := g.Status().Scores
+		require.Greater(t, now[6]+now[7], before[6]+before[7], "%d in flight: %v", load, now)
+		require.Zero(t, now[9])
+	}
+	// Within a request time-out, after which the reservations are gone.
+	g := newRig(t, 3, rigTuning(func(t *Tuning) { t.TripScore = 62 }))
+	for _, w := range rigWorkers(3) {
+		for range 40 {
+			g.start(w.ID)
+		}
+	}
+	for range 7 {
+		g.jump(99 * time.Millisecond) // who has just answered is not silent
+		g.Observe(g.start("w0"), 300*time.Millisecond, nil)
+		g.answers("w1", 5)
+		g.answers("w2", 5)
+		g.pass(time.Millisecond)
+	}
+	require.Equal(t, 40, g.inFlight("w1"))
+	require.Equal(t, Cooldown, g.phase("w0"))
 }

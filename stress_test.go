@@ -99,8 +99,10 @@ func (m *routerModel) run() {
 			m.report()
 		case b < 180:
 			m.l.clock.advance(time.Duration(m.tape.next()) * 80 * time.Millisecond)
-		case b < 190:
+		case b < 186:
 			m.trip()
+		case b < 190:
+			m.probe()
 		case b < 205:
 			if w := m.any(); w != nil {
 				w.state = State(m.tape.next() % 3)
@@ -220,6 +222,7 @@ func (m *routerModel) nonsense() {
 	require.Error(m.t, m.l.Report(Report{Worker: w.ID, Time: m.l.clock.peek(), CPU: Some(math.NaN()), ReadOnly: Some(true)}))
 	require.Error(m.t, m.l.Report(Report{Worker: w.ID, Time: m.l.clock.peek(), Queue: Some(-1.0), Recovering: Some(true)}))
 	m.l.SetState("nobody", Down)
+	m.l.ProbeResult("nobody", time.Second, errors.New("x"))
 	m.l.ObserveWorker("nobody", time.Second, errors.New("x"))
 	_, err := m.l.Start(Request{}, "nobody")
 	require.ErrorIs(m.t, err, ErrNoWorker)
@@ -254,6 +257,19 @@ func (m *routerModel) trip() {
 		require.NoError(m.t, err)
 		c.DoneWith(Outcome{Verdict: Fault, RTT: time.Millisecond})
 	}
+}
+
+// probe has one probe succeed or up to five fail.
+func (m *routerModel) probe() {
+	w := m.any()
+	if w == nil {
+		return
+	}
+	n := m.tape.next() % 6
+	if n == 0 {
+		m.l.ProbeResult(w.ID, time.Millisecond, nil)
+	}
+	m.l.probesFail(w.ID, n)
 }
 
 // end closes an open choice, one way or another.
@@ -291,6 +307,7 @@ type modelCandidate struct {
 	forbidden map[string]bool // by these reasons
 	defects   Relaxed
 	out       bool // held back by its penalty, as of now
+	probedOut bool // that is, by failed probes
 }
 
 func (m *routerModel) byID(id string) *modelWorker {
@@ -394,6 +411,7 @@ func (m *routerModel) judge(q *Request, cs []*modelCandidate) {
 		p := st.lane[laneOf(q.Intent)].pen.load()
 		c.out = p.phase() == Cooldown && now < p.at() || st.retryAt.Load() > now ||
 			p.phase() == Probation && p.successes() == 0 && p.probes() >= m.l.Tuning().ProbeQuota
+		c.probedOut = p.probedOut() && now < p.at() && st.retryAt.Load() <= now
 	}
 }
 
@@ -458,20 +476,31 @@ func (m *routerModel) route() {
 			break
 		}
 	}
-	out := 0
+	out, probed := 0, 0
 	for _, k := range kept {
 		want |= k.defects
 		if k.out {
 			out++
 		}
+		if k.probedOut {
+			probed++
+		}
 	}
-	if out == len(kept) || out > int(math.Floor(float64(len(kept))*m.l.Tuning().MaxOut)) {
+	let := out - int(math.Floor(float64(len(kept))*m.l.Tuning().MaxOut))
+	if out == len(kept) {
+		let = max(let, 1)
+	}
+	if let > 0 && out > probed {
 		want |= RelaxedPenalty
+	}
+	if let > out-probed {
+		want |= RelaxedProbeOut
 	}
 	require.Equal(m.t, want.String(), c.Relaxed().String(), say())
 	i := slices.IndexFunc(kept, func(k *modelCandidate) bool { return k.w.ID == c.ID() })
 	require.GreaterOrEqual(m.t, i, 0, say())
-	require.False(m.t, kept[i].out && c.Relaxed()&RelaxedPenalty == 0, say())
+	require.False(m.t, kept[i].out && !kept[i].probedOut && c.Relaxed()&RelaxedPenalty == 0, say())
+	require.False(m.t, kept[i].probedOut && c.Relaxed()&RelaxedProbeOut == 0, say())
 	require.Equal(m.t, kept[i].w.Worker, c.Worker())
 }
 
@@ -548,6 +577,7 @@ func FuzzRouter(f *testing.F) {
 }
 
 func TestRouter_HoldsOverRandomHistories(t *testing.T) {
+	t.Parallel()
 	seed := labSeed(t)
 	for i := range uint64(labFewer(60)) {
 		newRouterModel(t, randomTape(seed+i, 1500)).run()
@@ -579,7 +609,7 @@ func stress(t *testing.T, n, rounds int, forTime time.Duration) {
 	// a key are in it seldom; and where they are, the error must say so.
 	troubled := func(id string) bool { return HashOf(id)%20 == 0 }
 	l := newLab(t, all, WithPoints(32), WithDecisionSample(0.01, 64), WithFilter(labFilter(func(*View, *Mask) {})),
-		WithHooks(Hooks{Transition: func(Transition) {}, Refresh: func(Refresh) {}, Failover: func(string) {}}))
+		WithHooks(Hooks{Transition: func(Transition) {}, Refresh: func(Refresh) {}, Failover: func(string) {}, Probe: func(string) {}}))
 	var stop atomic.Bool
 	var wg sync.WaitGroup
 	var picks, leaked, unserved atomic.Int64
@@ -672,7 +702,7 @@ func stress(t *testing.T, n, rounds int, forTime time.Duration) {
 		runtime.Gosched()
 	})
 	spawn(1, func(rnd *rand.Rand) {
-		switch w := id(rnd); rnd.IntN(9) {
+		switch w := id(rnd); rnd.IntN(10) {
 		case 0:
 			if troubled(w) {
 				l.SetState(w, State(rnd.IntN(3)))
@@ -710,6 +740,8 @@ func stress(t *testing.T, n, rounds int, forTime time.Duration) {
 			for _, b := range bs {
 				b.Choice.DoneWith(Outcome{Batch: len(b.Keys)})
 			}
+		case 9:
+			l.ProbeResult(w, time.Millisecond, []error{nil, errRefused, errRefused}[rnd.IntN(3)])
 		case 8:
 			if f, ok := l.Ref(w); ok {
 				if c, err := l.Route(Request{Among: []Ref{f, {}}, Intent: Read}); err == nil {

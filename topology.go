@@ -51,6 +51,9 @@ func (r *Router) setTopologyLocked(t Topology, first bool, now int64) (gone []st
 	if !first {
 		older := t.Epoch < cur.Epoch || t.Epoch == cur.Epoch && t.Version < cur.Version
 		switch {
+		case older && !versioned:
+			return nil, fmt.Errorf("%w: it has no version, in force are epoch %d version %d: from the first with a version on each needs one",
+				ErrStaleTopology, cur.Epoch, cur.Version)
 		case older:
 			return nil, fmt.Errorf("%w: epoch %d version %d, in force are %d and %d",
 				ErrStaleTopology, t.Epoch, t.Version, cur.Epoch, cur.Version)
@@ -67,7 +70,7 @@ func (r *Router) setTopologyLocked(t Topology, first bool, now int64) (gone []st
 		next.topology.Workers = cur.Workers
 		r.age(&next, now)
 		next.cols = r.columns(&next, now)
-		r.snap.Store(&next)
+		r.publish(&next, now)
 		return nil, nil
 	}
 	plan, err := r.place(sn, t.Workers)
@@ -130,7 +133,7 @@ func (r *Router) place(sn *snapshot, workers []Worker) (*slotPlan, error) {
 func (r *Router) install(next, sn *snapshot, p *slotPlan, now int64, first bool) {
 	workers := next.topology.Workers
 	for len(r.gens) < p.size {
-		r.gens = append(r.gens, 0)
+		r.gens = append(r.gens, r.firstGen)
 	}
 	nFresh := 0
 	for _, fresh := range p.fresh {
@@ -140,7 +143,7 @@ func (r *Router) install(next, sn *snapshot, p *slotPlan, now int64, first bool)
 	}
 	ramp := !first && nFresh*2 <= len(workers)
 	next.nodes = make([]*node, p.size)
-	next.reports = make([]*Report, p.size)
+	next.reports = make([]*reported, p.size)
 	next.live = make([]uint16, 0, len(workers))
 	next.byID = make(map[string]uint16, len(workers))
 	var dropped []*workerState
@@ -156,7 +159,7 @@ func (r *Router) install(next, sn *snapshot, p *slotPlan, now int64, first bool)
 		n := &node{Worker: workers[i], slot: slot, gen: r.gens[slot], hub: &r.hub}
 		if p.fresh[i] {
 			n.st = newWorkerState()
-			n.st.cold.marked = now
+			n.st.cold.marked, n.st.cold.heard = now, now
 			if ramp {
 				for ln := range lanes {
 					n.st.lane[ln].pen.v.Store(uint64(joined(now)))
@@ -186,7 +189,7 @@ func (r *Router) install(next, sn *snapshot, p *slotPlan, now int64, first bool)
 	r.age(next, now)
 
 	next.cols = r.columns(next, now)
-	r.snap.Store(next)
+	r.publish(next, now)
 }
 
 // retire stops the penalty machine of a worker that has left: a word in
@@ -286,5 +289,5 @@ func (r *Router) setStateLocked(id string, s State, now int64) (known, down bool
 func (r *Router) republish(sn *snapshot, now int64) {
 	next := *sn
 	next.cols = r.columns(&next, now)
-	r.snap.Store(&next)
+	r.publish(&next, now)
 }

@@ -9,6 +9,7 @@ import (
 	"math"
 	"reflect"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -46,7 +47,7 @@ type Tuning struct {
 	ScorerWeights [MaxScorers]float64 `range:"-1..1000"`
 
 	// LatencyTau is the time constant of a worker's latency EWMA; the gain of
-	// a sample is clamped to GainMin..GainMax. Defaults 100 ms, 0.02, 0.3.
+	// a sample is clamped to GainMin..GainMax. Defaults 50 ms, 0.02, 0.4.
 	LatencyTau time.Duration `range:"1ms..1m"`
 	GainMin    float64       `range:"0..1"`
 	GainMax    float64       `range:"0..1"`
@@ -63,21 +64,24 @@ type Tuning struct {
 	MemoryMax     time.Duration `range:"1ms..10m"`
 	FailureMemory time.Duration `range:"1ms..1m"`
 	// GapMemory: an idle worker's latency is remembered for at least this
-	// many of its mean gaps between answers. Default 3.
+	// many of its mean gaps between answers. Default 10.
 	GapMemory float64 `range:"0..100"`
 	// SilenceFactor: a worker with requests in flight that has not answered
 	// for so many of its latencies is as slow as its silence is long.
-	// Default 2.
+	// Default 1.8.
 	SilenceFactor float64 `range:"1..100"`
 	// LoadWeight is the cost of one request in flight: load = 1 + it*n.
-	// Default 2.
+	// Default 2.5.
 	LoadWeight float64 `range:"0..100"`
 	// FeedbackWeight and FeedbackDecay weigh the requests a worker said were
 	// in it when its last answer left. Defaults 0.25, 30 ms.
 	FeedbackWeight float64       `range:"0..100"`
 	FeedbackDecay  time.Duration `range:"1ms..1m"`
 	// PriorExponent weighs the reported p99 against the fleet's geometric
-	// mean in what an unknown or idle worker is taken for. Default 0.5.
+	// mean in what an unknown or idle worker is taken for. At Temperature 1 a
+	// share goes with the reported p99 to the power of -10 times this: with 0.1
+	// in proportion, with 0.5 all clients herd on the last report's favourite
+	// (DESIGN.md). Default 0.1.
 	PriorExponent float64 `range:"0..2"`
 	// CompactingFactor and RepairFactor: the cost of a worker that reports
 	// compaction or repair is divided by them. Defaults 0.7, 0.5.
@@ -130,7 +134,8 @@ type Tuning struct {
 	RetryBudget float64 `range:"0..1"`
 	// HedgeBudget is the share of Do's idempotent reads of which a copy may be
 	// sent, up to 10 at once; 0 is off. A copy is due after k fleet means; k
-	// starts at HedgeStart and moves within HedgeMin and HedgeMax so that half
+	// starts at HedgeStart and moves within HedgeMin and HedgeMax so that seven
+	// in ten
 	// of the copies win. Defaults 0.02, 6, 5, 30.
 	HedgeBudget float64 `range:"0..1"`
 	HedgeStart  float64 `range:"1..1000"`
@@ -145,9 +150,38 @@ type Tuning struct {
 	// 5 s, 3.
 	LoadTrust      time.Duration `range:"1ms..1h"`
 	TrustIntervals float64       `range:"1..100"`
+	// KeyTrust is how long the lists of a report (shards held and their heat,
+	// hit rates, fingerprints) are believed, or as long as the rest of it if
+	// that is longer. Default 30 s.
+	KeyTrust time.Duration `range:"1ms..1h"`
 	// StaleFactor scales the share of a worker whose membership is
 	// unconfirmed once the topology is past its TTL. Default 0.5.
 	StaleFactor float64 `range:"0.01..1"`
+
+	// ProbeAfter: a worker that has answered nothing for so long is to be
+	// probed, where there is a hook that does. ProbeFailures failed probes in a
+	// row take it out until one succeeds, or for ProbeOutTime after the last
+	// result. Defaults 30 s, 3, 30 s.
+	ProbeAfter    time.Duration `range:"1s..1h"`
+	ProbeFailures int           `range:"1..15"`
+	ProbeOutTime  time.Duration `range:"1s..1h"`
+	// WeightFeedback turns on a slow loop over errors: every 10 s a worker
+	// with more errors than its own history has its share lowered, by at most
+	// this part of it, never under a tenth; a clean 10 s raise it. 0.1 to 0.2
+	// is sane. Default 0: off, for live cost and penalties do it within
+	// milliseconds, and two loops on one figure are one too many.
+	WeightFeedback float64 `range:"0..0.2"`
+
+	// DirectoryScore: where the best candidate's score is under it, the
+	// directory of WithDirectory is asked; 70 is par. Default 60.
+	DirectoryScore float64 `range:"0..100"`
+	// HotSpread: a Read of a key that is hot by reads for minutes has so many
+	// times the usual candidates (WithHotKeys). 1 is off. Default 2.
+	HotSpread int `range:"1..16"`
+	// GearWrite and GearRead are the shares of writes in the last five minutes
+	// at which Gears goes over to its write set and back. Defaults 0.4, 0.25.
+	GearWrite float64 `range:"0..1"`
+	GearRead  float64 `range:"0..1"`
 
 	// FoldInterval is how often means, ages and flags are published.
 	// Default 100 ms.
@@ -159,19 +193,21 @@ func DefaultTuning() Tuning {
 	t := Tuning{
 		RequestTimeout: time.Second, InitialLatency: time.Millisecond,
 		Temperature: 1, LiveWeight: 1,
-		LatencyTau: 100 * time.Millisecond, GainMin: 0.02, GainMax: 0.3,
+		LatencyTau: 50 * time.Millisecond, GainMin: 0.02, GainMax: 0.4,
 		FailureGain: 0.3, FailureCap: 50, MeanGain: 0.01,
 		MemoryMin: 50 * time.Millisecond, MemoryMax: 10 * time.Second, FailureMemory: time.Second,
-		GapMemory: 3, SilenceFactor: 2, LoadWeight: 2,
+		GapMemory: 10, SilenceFactor: 1.8, LoadWeight: 2.5,
 		FeedbackWeight: 0.25, FeedbackDecay: 30 * time.Millisecond,
-		PriorExponent: 0.5, CompactingFactor: 0.7, RepairFactor: 0.5, ZoneCost: 1,
+		PriorExponent: 0.1, CompactingFactor: 0.7, RepairFactor: 0.5, ZoneCost: 1,
 		UnknownRate: 0.03, UnknownRatio: 3,
 		TripFailures: 3, TripLowScores: 3, TripScore: 40,
 		CooldownMin: time.Second, CooldownMax: 30 * time.Second, CooldownJitter: 0.25,
 		RampTime: 10 * time.Second, RampSteps: 5, ProbeQuota: 1,
 		ErrorRateHigh: 0.03, ErrorRateLow: 0.015, ErrorSamples: 20, SlowRatio: 2, SlowTime: time.Second,
 		ObservedFactor: 0.85, PanicFactor: 0.2, MaxOut: 0.5, RetryBudget: 0.02, HedgeBudget: 0.02, HedgeStart: 6, HedgeMin: 5, HedgeMax: 30,
-		LoadTrust: 5 * time.Second, TrustIntervals: 3, StaleFactor: 0.5,
+		LoadTrust: 5 * time.Second, TrustIntervals: 3, KeyTrust: 30 * time.Second, StaleFactor: 0.5,
+		ProbeAfter: 30 * time.Second, ProbeFailures: 3, ProbeOutTime: 30 * time.Second,
+		DirectoryScore: 60, HotSpread: 2, GearWrite: 0.4, GearRead: 0.25,
 		FoldInterval: 100 * time.Millisecond,
 	}
 	for i := range t.ScorerWeights {
@@ -180,15 +216,22 @@ func DefaultTuning() Tuning {
 	return t
 }
 
-// Validate names every field out of its range, joined. Each error is a
-// *ConfigError. Nothing is repaired.
-func (t Tuning) Validate() error {
+// Validate names every field out of its range, joined; where most are zero,
+// one error says so. Each is a *ConfigError. Nothing is repaired.
+func (t Tuning) Validate() error { return t.validate("Tuning") }
+
+// validate names the fields as those of name.
+func (t Tuning) validate(name string) error {
 	var errs []error
 	bad := func(field string, value any, want string) {
-		errs = append(errs, &ConfigError{"Tuning." + field, value, want})
+		errs = append(errs, &ConfigError{name + "." + field, value, want})
 	}
 	v := reflect.ValueOf(t)
-	for _, f := range reflect.VisibleFields(v.Type()) {
+	zero, fields := 0, reflect.VisibleFields(v.Type())
+	for _, f := range fields {
+		if v.FieldByIndex(f.Index).IsZero() {
+			zero++
+		}
 		checkRange(f.Name, v.FieldByIndex(f.Index), f.Tag.Get("range"), bad)
 	}
 	for _, o := range [...]struct {
@@ -200,11 +243,16 @@ func (t Tuning) Validate() error {
 		{"MemoryMin", "MemoryMax", t.MemoryMin <= t.MemoryMax, t.MemoryMin, t.MemoryMax},
 		{"CooldownMin", "CooldownMax", t.CooldownMin <= t.CooldownMax, t.CooldownMin, t.CooldownMax},
 		{"HedgeMin", "HedgeMax", t.HedgeMin <= t.HedgeMax, t.HedgeMin, t.HedgeMax},
+		{"GearRead", "GearWrite", t.GearRead <= t.GearWrite, t.GearRead, t.GearWrite},
 		{"ErrorRateLow", "ErrorRateHigh", t.ErrorRateLow <= t.ErrorRateHigh, t.ErrorRateLow, t.ErrorRateHigh},
 	} {
 		if !o.ordered {
 			bad(o.low, o.lowV, fmt.Sprintf("at most %s (%v)", o.high, o.highV))
 		}
+	}
+	if len(errs) > 0 && zero > len(fields)/2 { // made from nothing: a line for each would hide why
+		return &ConfigError{name, fmt.Sprintf("%d of %d fields zero", zero, len(fields)),
+			"every field set: start from DefaultTuning() or Router.Tuning() and change that"}
 	}
 	return errors.Join(errs...)
 }
@@ -314,7 +362,8 @@ func (t Tuning) MarshalJSON() ([]byte, error) {
 }
 
 // UnmarshalJSON sets the fields that are named and leaves the others. An
-// unknown field is an error, and on any error nothing changes.
+// unknown field and one that is given twice are errors, and on any error
+// nothing changes.
 func (t *Tuning) UnmarshalJSON(data []byte) error {
 	var raw map[string]json.RawMessage
 	if err := json.Unmarshal(data, &raw); err != nil {
@@ -325,22 +374,49 @@ func (t *Tuning) UnmarshalJSON(data []byte) error {
 	}
 	next := *t
 	v := reflect.ValueOf(&next).Elem()
-	var errs []error
+	errs := namedTwice(data)
 	for name, enc := range raw {
 		f := v.FieldByName(name)
 		if !f.IsValid() {
-			errs = append(errs, &ConfigError{"Tuning." + name, string(enc), "a field of Tuning"})
+			want := "a field of Tuning"
+			if like, ok := v.Type().FieldByNameFunc(func(s string) bool { return strings.EqualFold(s, name) }); ok {
+				want += ", such as " + like.Name
+			}
+			errs = append(errs, &ConfigError{"Tuning." + name, string(enc), want})
 			continue
 		}
 		if err := setField(f, enc); err != nil {
 			errs = append(errs, &ConfigError{"Tuning." + name, string(enc), err.Error()})
 		}
 	}
+	if n := len(errs) - maxTuningErrors; n > 0 {
+		errs = append(errs[:maxTuningErrors], fmt.Errorf("%w: Tuning: %d more faults", ErrConfig, n))
+	}
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
 	*t = next
 	return nil
+}
+
+// namedTwice are the errors of fields that valid JSON names again: a map has
+// the last value and tells nothing of the others.
+func namedTwice(object []byte) (errs []error) {
+	dec := json.NewDecoder(bytes.NewReader(object))
+	_, err := dec.Token() // the brace
+	seen := map[any]bool{}
+	for err == nil && dec.More() {
+		var name json.Token
+		if name, err = dec.Token(); err != nil {
+			break
+		}
+		var enc json.RawMessage
+		if err = dec.Decode(&enc); seen[name] {
+			errs = append(errs, &ConfigError{fmt.Sprintf("Tuning.%v", name), string(enc), "each field once"})
+		}
+		seen[name] = true
+	}
+	return errs
 }
 
 var errDuration = errors.New(`a duration such as "250ms"`)
@@ -375,8 +451,8 @@ func setField(f reflect.Value, enc json.RawMessage) error {
 
 // LoadTuning reads a JSON object over the defaults: what it does not name
 // stays at its default. Durations are strings such as "250ms"; an unknown
-// field, trailing data, a value out of range or over a megabyte is an error
-// that names it.
+// field, one given twice, trailing data, a value out of range or over a
+// megabyte is an error that names it.
 func LoadTuning(r io.Reader) (Tuning, error) {
 	if r == nil {
 		return Tuning{}, &ConfigError{"Tuning", nil, "a reader"}
@@ -393,6 +469,8 @@ func LoadTuning(r io.Reader) (Tuning, error) {
 	switch {
 	case limited.N == 0:
 		return Tuning{}, &ConfigError{"Tuning", "too much data", fmt.Sprintf("less than %d bytes", maxTuningBytes)}
+	case err == io.EOF:
+		return Tuning{}, &ConfigError{"Tuning", "empty", "a JSON object"}
 	case errors.Is(err, ErrConfig):
 		return Tuning{}, err
 	case err != nil:
@@ -406,4 +484,7 @@ func LoadTuning(r io.Reader) (Tuning, error) {
 	return t, nil
 }
 
-const maxTuningBytes = 1 << 20
+const (
+	maxTuningBytes  = 1 << 20
+	maxTuningErrors = 100 // more than there are fields
+)

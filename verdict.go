@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -46,7 +47,8 @@ func (v Verdict) String() string { return nameOf(verdictNames[:], int(v)) }
 
 // Classifier says what an error means; err is not nil. It is called from
 // Observe, from many goroutines, must not block, and is isolated when it
-// panics (then the error is Unknown). Zero counts as Unknown.
+// panics (then the error is Unknown, and Status.PlugPanics counts it). Zero
+// counts as Unknown.
 type Classifier func(err error) Verdict
 
 // Classify is the default Classifier. context.Canceled is Ignore; EOF and
@@ -82,7 +84,8 @@ func (v Verdict) judges() bool { return v != Ignore && v != StaleTopology && v !
 // Outcome is how a request ended, for Choice.DoneWith.
 type Outcome struct {
 	Err error
-	// RTT is the round-trip time; 0 or less: measured from the pick.
+	// RTT is the round-trip time; 0 or less: measured from the pick. One over
+	// 100 s counts as 100 s.
 	RTT time.Duration
 	// Verdict overrides the Classifier; zero: Err is classified.
 	Verdict Verdict
@@ -110,10 +113,14 @@ const (
 	maxInService  = 1e6
 )
 
-// of classifies err with the caller's code isolated.
-func (f Classifier) of(err error) (v Verdict) {
+// of classifies err with the caller's code isolated; a panic is counted.
+func (f Classifier) of(err error, panics *atomic.Uint64) (v Verdict) {
 	v = Unknown
-	defer func() { recover() }()
+	defer func() {
+		if recover() != nil {
+			panics.Add(1)
+		}
+	}()
 	if got := f(err); got > 0 && got < verdicts {
 		v = got
 	}

@@ -161,3 +161,18 @@ func TestVerdict_OverloadHoldsBack(t *testing.T) {
 	got := s.share(200, func(i int) Request { return Request{Hash: HashUint64(uint64(i))} }, equalRTT)
 	assert.Greater(t, got["a"], 20, "and then again: %v", got)
 }
+
+// A Classifier that panics is counted, the Router's and that of one Do.
+func TestClassifier_PanicIsCounted(t *testing.T) {
+	broken := func(error) Verdict { panic("of the caller") }
+	g := newRig(t, 3, WithClassifier(broken))
+	g.start("w0").Done(errNoRow)
+	assert.EqualValues(t, 1, g.Status().PlugPanics)
+	assert.EqualValues(t, 1, g.Status().Verdicts["unknown"])
+
+	g = newRig(t, 3)
+	_, err := Do(t.Context(), g.Router, Request{Key: "k"}, func(context.Context, Choice) (int, error) { return 0, errNoRow }, WithVerdict(broken))
+	assert.ErrorIs(t, err, errNoRow)
+	assert.EqualValues(t, 1, g.Status().PlugPanics)
+	assert.EqualValues(t, 1, g.Status().Verdicts["unknown"])
+}

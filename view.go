@@ -4,6 +4,8 @@ import (
 	"math/bits"
 	"sync/atomic"
 	"time"
+
+	"github.com/ringwise/ringwise/hotkey"
 )
 
 // MaxCandidates is the most workers one request chooses among.
@@ -22,7 +24,7 @@ type Request struct {
 
 	Intent     Intent
 	MinVersion uint64 // least version a worker must have reported; 0: any
-	Tenant     string // for WithQuota
+	Tenant     string // for WithQuota and View.Kind; empty: what WithKeyParser reads
 
 	// Start is when the caller began, if it read the clock anyway: saves Pick
 	// a clock read, half its time. Zero: Pick reads the clock.
@@ -36,7 +38,8 @@ type Request struct {
 	Stream bool
 	// Any draws min(16, n) workers afresh instead of asking the ring.
 	Any bool
-	// SpreadRacks keeps racks apart in Plan.
+	// SpreadRacks keeps racks apart: in Plan, and the copy of Hedge and Do from
+	// the first, as long as there is a worker that allows it.
 	SpreadRacks bool
 	// Canary asks for the candidate Tuning, where a canary runs.
 	Canary bool
@@ -58,8 +61,10 @@ type Tried struct {
 }
 
 // Add puts a worker into the set; it reports false where the set is full.
-func (t *Tried) Add(r Ref) bool {
-	if t.has(r) {
+func (t *Tried) Add(r Ref) bool { return t.addWord(r.word()) }
+
+func (t *Tried) addWord(w uint64) bool {
+	if t.hasWord(w) {
 		return true
 	}
 	for {
@@ -68,7 +73,7 @@ func (t *Tried) Add(r Ref) bool {
 			return false
 		}
 		if t.n.CompareAndSwap(n, n+1) {
-			t.refs[n].Store(r.word())
+			t.refs[n].Store(w)
 			return true
 		}
 	}
@@ -82,9 +87,11 @@ func (t *Tried) Len() int {
 	return int(t.n.Load())
 }
 
-func (t *Tried) has(r Ref) bool {
+func (t *Tried) has(r Ref) bool { return t.hasWord(r.word()) }
+
+func (t *Tried) hasWord(w uint64) bool {
 	for i := range t.Len() {
-		if t.refs[i].Load() == r.word() {
+		if t.refs[i].Load() == w {
 			return true
 		}
 	}
@@ -107,12 +114,17 @@ func (m *Mask) Len() int { return bits.OnesCount16(uint16(*m)) }
 // snapshot of worker state. It is valid during the call only. Candidates are
 // numbered 0 to Len-1 in ring order.
 type View struct {
-	sn     *snapshot
-	req    Request
-	now    int64
-	lane   int
-	hash   KeyHash
-	scored bool // total is filled
+	sn        *snapshot
+	req       Request
+	now       int64
+	lane      int
+	hash      KeyHash
+	plainHash KeyHash // without WithSeed: what workers know the key by
+	scored    bool    // total is filled
+	key       parsedKey
+	keyBuf    [128]byte // for a parser that folds
+	group     int       // of a canary
+	tried     bool      // the choice is a try of one not picked for long
 
 	// The first n candidates are in, those up to all were cut.
 	n, all int
@@ -124,12 +136,17 @@ type View struct {
 	factor    [MaxCandidates]float64 // penalty share; 0 is out
 	relaxed   Relaxed
 	truncated bool // Among or the Locator named more than 16
+	directed  bool // the directory named a candidate
 	panic     bool // a worker in cooldown was let in
 	ramp      bool // some candidate is ramping
 	seen      live
-	chosen    int // of Explain and samples; -1: nobody
+	mix       uint64 // of the candidates' tickets
+	chosen    int    // of Explain and samples; -1: nobody
 
-	total   [MaxCandidates]float64 // combined score in points, not clamped
+	total [MaxCandidates]float64 // combined score in points, not clamped
+	// What scorers said, for those whose bit is set: decisions show it.
+	said    uint32
+	points  [MaxScorers][MaxCandidates]float64
 	scratch [MaxCandidates]float64
 	// What plugs get a pointer to: on the stack it would escape, one
 	// allocation a pick.
@@ -138,6 +155,16 @@ type View struct {
 	refs [MaxCandidates]Ref
 	rec  *recorder // of Explain; nil in a Pick
 	cap  captured
+}
+
+// parsedKey is what a pick knows of its key.
+type parsedKey struct {
+	entity string
+	kind   KeyHash // of tenant and entity; 0: none
+	slot   uint32
+	parsed bool
+	heat   hotkey.Kind
+	heated bool // heat is known
 }
 
 // captured is what the live words said at the time of the pick.
@@ -219,11 +246,19 @@ func (v *View) Factor(i int) float64 {
 
 // Report is candidate i's last accepted report and whether it is fresh.
 func (v *View) Report(i int) (rep *Report, fresh bool) {
-	slot := v.idx[i]
-	if int(slot) >= len(v.sn.reports) || v.sn.reports[slot] == nil {
-		return nil, false
+	if r := v.reported(i); r != nil {
+		return &r.Report, v.col(i).flags&flagStale == 0
 	}
-	return v.sn.reports[slot], v.sn.cols[slot].flags&flagStale == 0
+	return nil, false
+}
+
+// reported is candidate i's last report with its windows, nil where there is
+// none.
+func (v *View) reported(i int) *reported {
+	if slot := int(v.idx[i]); slot < len(v.sn.reports) {
+		return v.sn.reports[slot]
+	}
+	return nil
 }
 
 // Intent, Key and Tenant are the request's.
@@ -238,8 +273,30 @@ func (v *View) Tenant() string { return v.req.Tenant }
 // Size is the request's units in flight.
 func (v *View) Size() uint32 { return max(v.req.Size, 1) }
 
+// Slot is the key's shard slot, 0..511: what the parser says, else the low
+// bits of its hash. False where the request has no key.
+func (v *View) Slot() (slot int, ok bool) {
+	if v.key.parsed {
+		return int(v.key.slot & (Shards - 1)), true
+	}
+	return int(v.plainHash & (Shards - 1)), v.plainHash != 0
+}
+
 func (v *View) col(i int) *column { return &v.sn.cols[v.idx[i]] }
 
 func badIntent(i Intent) error {
 	return &ConfigError{"Request.Intent", uint8(i), "Unspecified, Read, StrongRead, Write or Pinned"}
+}
+
+// saturated: every candidate has far more in flight than usual.
+func (v *View) saturated() bool {
+	if v.seen.flags&flagSaturated == 0 {
+		return false
+	}
+	for i := range v.n {
+		if v.col(i).flags&flagSaturated == 0 {
+			return false
+		}
+	}
+	return true
 }

@@ -4,13 +4,21 @@ package ringwise
 type live struct {
 	flags uint32  // of all candidates
 	pen   penalty // likewise
-	mix   uint64  // of their tickets
 	// quiet are those, as bits, for which it is not known well enough since
 	// when they would be busy: idle, and the last answer is older than a
 	// quarter of a latency. If it is younger, silence counted from it is right
 	// to that quarter and reserve need not store the time: one atomic store
 	// less a pick under load.
 	quiet uint32
+}
+
+// tickets mixes those of the candidates: what picks at one instant differ by.
+// It is the first to touch them.
+func (sn *snapshot) tickets(cand []uint16) (mix uint64) {
+	for _, slot := range cand {
+		mix += sn.cols[slot].st.issued.Load() ^ uint64(slot)<<32
+	}
+	return mix
 }
 
 // weigh writes cost^k of each candidate into w, the inverse of its weight
@@ -33,7 +41,6 @@ func (sn *snapshot) weigh(ln int, now int64, cand []uint16, w []float64) (seen l
 		n := (issued - closed) & inFlightMask
 		seen.flags |= col.flags
 		seen.pen |= ls.pen.load()
-		seen.mix += issued ^ uint64(slot)<<32
 		lat := float64(col.base[ln&1])
 		quiet := uint32(1)
 		if word := ls.lat.Load(); word != 0 {
@@ -72,6 +79,12 @@ func (sn *snapshot) weigh(ln int, now int64, cand []uint16, w []float64) (seen l
 		}
 	}
 	return seen
+}
+
+// quiet is live.quiet of one worker, for picks that weighed more than one way.
+func (st *workerState) quiet(ln int, now int64) bool {
+	word := st.lane[ln].lat.Load()
+	return word == 0 || st.inFlight() == 0 && ageOf(word, now)*4 > int64(unpackLat(word))
 }
 
 // fastCandidates is how many candidates the short path takes.

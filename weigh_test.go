@@ -99,11 +99,14 @@ func TestWeigh_SumsUp(t *testing.T) {
 	sn.cols = append([]column(nil), sn.cols...)
 	sn.cols[0].flags, sn.cols[2].flags = flagStale, flagDraining
 	s.setPenalty("b", penalty(0).setPhase(Cooldown))
-	see := func(ids ...string) live {
-		var cand []uint16
+	slots := func(ids ...string) (cand []uint16) {
 		for _, id := range ids {
 			cand = append(cand, sn.byID[id])
 		}
+		return cand
+	}
+	see := func(ids ...string) live {
+		cand := slots(ids...)
 		return sn.weigh(laneRead, s.now(), cand, make([]float64, len(cand)))
 	}
 	all := see("a", "b", "c")
@@ -111,7 +114,8 @@ func TestWeigh_SumsUp(t *testing.T) {
 	assert.Equal(t, Cooldown, all.pen.phase())
 	assert.EqualValues(t, 7, all.quiet, "never answered: since when they are busy is not known")
 	assert.Zero(t, see("a", "c").pen)
-	assert.NotEqual(t, see("a", "b").mix, see("a", "c").mix)
+	mix := sn.tickets(slots("a", "b", "c"))
+	assert.NotEqual(t, sn.tickets(slots("a", "b")), sn.tickets(slots("a", "c")))
 
 	s.setLatency("a", 4*time.Millisecond)
 	assert.EqualValues(t, 6, see("a", "b", "c").quiet, "just answered")
@@ -119,7 +123,7 @@ func TestWeigh_SumsUp(t *testing.T) {
 	assert.EqualValues(t, 7, see("a", "b", "c").quiet, "a quarter of a latency ago")
 	s.StartWorker("a")
 	assert.EqualValues(t, 6, see("a", "b", "c").quiet, "busy already")
-	assert.NotEqual(t, all.mix, see("a", "b", "c").mix, "tickets are in the mix")
+	assert.NotEqual(t, mix, sn.tickets(slots("a", "b", "c")), "tickets are in the mix")
 }
 
 // words keeps the live words of all workers as they are. What it returns puts
@@ -173,31 +177,6 @@ func TestRoute_ShortAndLongPathAgree(t *testing.T) {
 			if short.ID() != long.ID() || told.Chosen != short.ID() {
 				t.Fatalf("seed %d, %d: short path %s, long path %s, Explain\n%v", seed, k, short.ID(), long.ID(), told)
 			}
-		}
-	}
-}
-
-// And they draw from one distribution, the one Explain tells (I26).
-func TestRoute_ShortAndLongPathDistribution(t *testing.T) {
-	for seed := range uint64(3) {
-		s := newStand(t, seed, numberedWorkers(4), WithReplicas(4), WithPoints(1))
-		s.scramble(rand.New(rand.NewPCG(seed, 1)))
-		restore := s.words()
-		q := Request{Key: "k"}
-		for _, plain := range []bool{true, false} {
-			s.plain(plain)
-			d := s.Explain(q)
-			got, want := make([]int, 4), make([]float64, 4)
-			for _, c := range d.Candidates {
-				want[numberOf(c.ID)] = c.Probability
-			}
-			for range 100_000 {
-				id := s.route(q).ID()
-				got[numberOf(id)]++
-				restore(id)
-				s.salt = mix64(s.salt + 1)
-			}
-			checkDistribution(t, fmt.Sprintf("seed %d, short path %v", seed, plain), got, want)
 		}
 	}
 }

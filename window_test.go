@@ -237,6 +237,12 @@ func TestWindow60_ForgetsTheSixtyFirst(t *testing.T) {
 
 func TestWindow60_MatchesNaiveModel(t *testing.T) {
 	rnd := windowSeed(t)
+	var two window60
+	two.push(0)
+	two.push(1)
+	if got, _ := two.mean(); math.Abs(got-1/1.95) > 1e-12 {
+		t.Fatalf("of 0 and then 1: got %v, want %v, the newest heaviest", got, 1/1.95)
+	}
 	for range 50 {
 		var w window60
 		var all []float64

@@ -2,7 +2,6 @@ package ringwise
 
 import (
 	"fmt"
-	"math"
 	"time"
 )
 
@@ -119,7 +118,9 @@ type Topology struct {
 	Workers []Worker
 }
 
-// Limits of a topology.
+// Limits of a topology. One more: workers x weight x WithPoints is at most
+// 16,777,216, so 16,777 workers of weight 1, or 16 of weight 1000, at the
+// default points; take fewer points above that, for all clients at once.
 const (
 	MaxWorkers  = 65_534 // dense slots are 16 bits wide
 	MaxWeight   = 1000.0
@@ -178,115 +179,4 @@ func sameWorkers(a, b []Worker) bool {
 		}
 	}
 	return true
-}
-
-// Opt is an optional value: the zero Opt is "not reported", which differs
-// from a reported zero.
-type Opt[T any] struct {
-	v  T
-	ok bool
-}
-
-// Some is a reported value.
-func Some[T any](v T) Opt[T] { return Opt[T]{v, true} }
-
-// Get returns the value and whether it was reported.
-func (o Opt[T]) Get() (T, bool) { return o.v, o.ok }
-
-// Or returns the value, or def when it was not reported.
-func (o Opt[T]) Or(def T) T {
-	if o.ok {
-		return o.v
-	}
-	return def
-}
-
-// Report is what a worker says of itself. Every field but Worker and Time is
-// optional. Reports feed hard filters, health flags and a weak prior, never
-// the choice alone: a choice made of reports herds (DESIGN.md).
-type Report struct {
-	Worker string    // its ID; required
-	Time   time.Time // when the worker took the figures, by its own clock; required
-
-	CPU     Opt[float64] // busy share, 0..1
-	IOWait  Opt[float64] // share, 0..1
-	Memory  Opt[float64] // used share, 0..1
-	Queue   Opt[float64] // requests waiting, 0..1e9
-	RTTAvg  Opt[time.Duration]
-	RTTP99  Opt[time.Duration]
-	Errors  Opt[float64] // share of requests, 0..1
-	Rejects Opt[float64] // share of requests, 0..1
-	Version Opt[uint64]  // newest version applied, for MinVersion
-
-	Compacting, Repairing, Recovering, ReadOnly Opt[bool]
-	HealthFailed                                Opt[bool] // its own health check fails
-}
-
-const maxReportRTT = time.Hour
-
-// check finds the first field that is not finite or out of range.
-func (r *Report) check() *ReportError {
-	for _, f := range [...]struct {
-		name string
-		v    Opt[float64]
-		max  float64
-	}{
-		{"CPU", r.CPU, 1}, {"IOWait", r.IOWait, 1}, {"Memory", r.Memory, 1}, {"Queue", r.Queue, 1e9},
-		{"Errors", r.Errors, 1}, {"Rejects", r.Rejects, 1},
-	} {
-		v, ok := f.v.Get()
-		switch {
-		case !ok:
-		case math.IsNaN(v) || math.IsInf(v, 0):
-			return &ReportError{r.Worker, f.name, v, "a finite number", ReportNotFinite}
-		case v < 0 || v > f.max:
-			return &ReportError{r.Worker, f.name, v, fmt.Sprintf("a number in [0, %g]", f.max), ReportOutOfRange}
-		}
-	}
-	for _, f := range [...]struct {
-		name string
-		v    Opt[time.Duration]
-	}{{"RTTAvg", r.RTTAvg}, {"RTTP99", r.RTTP99}} {
-		if v, ok := f.v.Get(); ok && (v < 0 || v > maxReportRTT) {
-			return &ReportError{r.Worker, f.name, v, "a duration in [0, 1h]", ReportOutOfRange}
-		}
-	}
-	if r.Time.IsZero() {
-		return &ReportError{r.Worker, "Time", r.Time, "a time", ReportOutOfRange}
-	}
-	return nil
-}
-
-// Rules for a worker's clock (S3).
-const (
-	reportMaxAhead     = 30 * time.Second
-	reportMaxBack      = 10 * time.Second // further back than this may be a new time base
-	reportBackRefusals = 3                // so many in a row and it is one
-)
-
-// reportClock holds one worker's time line. The caller holds the writer lock.
-type reportClock struct {
-	last     time.Time
-	refusals int // in a row, for going far back
-}
-
-// admit says whether a report of time t may be taken at wall time now, and
-// whether it starts a new time base.
-func (c *reportClock) admit(t, now time.Time) (reason ReportReason, rebased bool) {
-	switch {
-	case t.After(now.Add(reportMaxAhead)):
-		return ReportFuture, false
-	case c.last.IsZero() || t.After(c.last):
-		c.last, c.refusals = t, 0
-		return ReportOK, false
-	case t.Equal(c.last):
-		return ReportDuplicate, false
-	case c.last.Sub(t) <= reportMaxBack:
-		return ReportBackwards, false
-	case c.refusals < reportBackRefusals:
-		c.refusals++
-		return ReportBackwards, false
-	}
-	c.last, c.refusals = t, 0
-	return ReportOK, true
 }

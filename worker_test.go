@@ -43,6 +43,7 @@ func TestWorkerState_Layout(t *testing.T) {
 
 // I18: each bad worker is refused by the name of its field.
 func TestValidateWorkers_NamesTheField(t *testing.T) {
+	t.Parallel()
 	long := strings.Repeat("x", 256)
 	for _, c := range []struct {
 		name  string
@@ -300,5 +301,5 @@ func TestCase_131_UnitsAreInTheTypes(t *testing.T) {
 	l := newLab(t, labNamed("a"))
 	text := l.Explain(Request{Key: "k"}).String()
 	assert.Contains(t, text, "latency 1ms", "Explain prints units")
-	assert.Contains(t, text, "fleet mean cost 1ms")
+	assert.Contains(t, text, "fleet mean cost with load 1ms")
 }

@@ -98,6 +98,10 @@ func main() {
 	name := flag.String("policy", "ringwise", "`policy`: ringwise, random, round-robin or p2c")
 	seed := flag.Uint64("seed", 0, "`seed` of victim and keys, 0 to draw one")
 	flag.Parse()
+	if flag.NArg() > 0 {
+		fmt.Fprintf(os.Stderr, "quickstart: unexpected argument %q\n", flag.Arg(0))
+		os.Exit(2)
+	}
 	if *seed == 0 {
 		*seed = uint64(rand.Uint32())
 	}

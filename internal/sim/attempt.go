@@ -35,6 +35,7 @@ type request struct {
 	index    uint64
 	hash     uint64
 	part     int32
+	tenant   int32 // -1: none
 	client   int32
 	attempts int32            // without a verdict yet
 	live     int32            // attempts whose slot is in use
@@ -70,7 +71,7 @@ func (e *engine) arrival(index uint64, r *rand.Rand, draw func(*rand.Rand) float
 		e.requests = append(e.requests, request{})
 	}
 	q := &e.requests[i]
-	*q = request{start: e.now, work: work, index: index, hash: hash, part: part, client: int32(client), measured: e.now >= int64(s.Warmup)}
+	*q = request{start: e.now, work: work, index: index, hash: hash, part: part, tenant: k.tenant(index), client: int32(client), measured: e.now >= int64(s.Warmup)}
 	// Rare properties come from a hash of the index: no draw, same everywhere.
 	if s.Writes > 0 {
 		q.write = unit(mix(index^mix(k.seed+1))) < s.Writes
@@ -98,7 +99,7 @@ func (e *engine) send(i uint32, how int, beside uint32) uint32 {
 	q := &e.requests[i]
 	c := q.client
 	cands := e.cands[q.part]
-	a.query = Query{Now: e.now, Ref: slot, Request: q.index, Hash: q.hash, Timeout: e.timeout, Partition: q.part, Write: q.write}
+	a.query = Query{Now: e.now, Ref: slot, Request: q.index, Hash: q.hash, Timeout: e.timeout, Partition: q.part, Tenant: q.tenant, Write: q.write}
 	a.start, a.work, a.req, a.client = e.now, q.work, i, c
 	var n int
 	switch how {
@@ -186,7 +187,19 @@ func (e *engine) begin(slot uint32, w *worker) {
 	w.account(e.now)
 	w.busy++
 	a.began, a.pauses = e.now, w.pauseSum
-	e.heap.push(event{e.now + int64(float64(a.work)*w.slow), pack(evComplete, a.gen, slot)})
+	work := float64(a.work) * w.slow
+	if t := a.query.Tenant; t >= 0 {
+		e.res.Notes["lookups"]++
+		if w.tenants == nil {
+			w.tenants = make([]uint32, e.s.Tenants)
+		}
+		w.tenants[t]++
+		if !w.cache.touch(t, e.s.Cache) {
+			e.res.Notes["misses"]++
+			work *= e.s.Miss
+		}
+	}
+	e.heap.push(event{e.now + int64(work), pack(evComplete, a.gen, slot)})
 }
 
 // complete is the end of a service, unless the worker paused meanwhile: then
@@ -333,7 +346,7 @@ func (e *engine) verdict(slot uint32, v Verdict) {
 
 func (e *engine) tell(a *attempt, slot uint32, v Verdict) {
 	d := &e.done
-	*d = Done{Now: e.now, RTT: e.now - a.start, Timeout: e.timeout, Ref: slot, Worker: a.worker, Verdict: v}
+	*d = Done{Now: e.now, RTT: e.now - a.start, Timeout: e.timeout, Ref: slot, Worker: a.worker, Verdict: v, Write: a.query.Write}
 	if e.feedback && (v == OK || v == AppError) {
 		d.Feedback, d.InService, d.Service = true, a.left, a.service
 	}

@@ -58,9 +58,13 @@ type Options struct {
 }
 
 // Run plays the scenario with one policy. The same arguments give the same
-// result, whatever else runs.
+// result, whatever else runs. A scenario that is out of range or does not fit
+// into memory is refused.
 func Run(s Scenario, f Factory, o Options) (*Result, error) {
 	if err := s.Validate(); err != nil {
+		return nil, fmt.Errorf("scenario %s: %w", s.Name, err)
+	}
+	if err := s.Fits(o); err != nil {
 		return nil, fmt.Errorf("scenario %s: %w", s.Name, err)
 	}
 	e := &engine{

@@ -32,81 +32,6 @@ func single(slots int, load float64, d Dist, seconds int) Scenario {
 	return s
 }
 
-func TestRun_MatchesErlangC(t *testing.T) {
-	plain(t)
-	for _, c := range []struct {
-		slots int
-		load  float64
-	}{{1, 0.7}, {4, 0.7}, {4, 0.85}, {16, 0.9}} {
-		t.Run(fmt.Sprintf("slots=%d load=%v", c.slots, c.load), func(t *testing.T) {
-			// 3 to 15 million requests: the mean wait of M/M/1 at 0.7 has a
-			// standard error of about 0.3 % there.
-			s := single(c.slots, c.load, Dist{}, 4000/c.slots)
-			wait, n := 0.0, 0
-			for seed := range uint64(2) {
-				r, err := Run(s, Policies()[1], Options{Seed: 3 + seed})
-				if err != nil {
-					t.Fatal(err)
-				}
-				wait += float64(r.Mean()) / float64(s.Service) * float64(len(r.Latency))
-				n += len(r.Latency)
-			}
-			mean := wait / float64(n)
-			want := 1 + erlangC(c.slots, c.load)/(float64(c.slots)*(1-c.load))
-			if math.Abs(mean/want-1) > 0.01 {
-				t.Errorf("mean time in M/M/%d at %v: got %.4f service times over %d requests, want %.4f within 1 %%", c.slots, c.load, mean, n, want)
-			}
-		})
-	}
-}
-
-// TestRun_MatchesErlangCTail checks the whole distribution of M/M/1: the time
-// inside is exponential with mean 1/(1-rho).
-func TestRun_MatchesErlangCTail(t *testing.T) {
-	plain(t)
-	s := single(1, 0.7, Dist{}, 4000)
-	r, err := Run(s, Policies()[1], Options{Seed: 5})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, p := range []float64{0.5, 0.9, 0.99} {
-		got := float64(r.Quantile(p)) / float64(s.Service)
-		want := -math.Log(1-p) / 0.3
-		if math.Abs(got/want-1) > 0.01 {
-			t.Errorf("quantile %v of M/M/1: got %.4f, want %.4f within 1 %%", p, got, want)
-		}
-	}
-}
-
-// TestRun_MatchesPollaczekKhinchine checks the other distributions through
-// their second moment: wait = rho/(1-rho) * (1+cv2)/2.
-func TestRun_MatchesPollaczekKhinchine(t *testing.T) {
-	plain(t)
-	for _, c := range []struct {
-		d   Dist
-		cv2 float64
-		tol float64
-	}{
-		{Dist{Kind: "fixed"}, 0, 0.01},
-		{Dist{Kind: "lognormal", Shape: 0.8}, math.Exp(0.64) - 1, 0.02},
-		{Dist{Kind: "bimodal"}, bimodalCV2(10, 0.05), 0.02},
-		// The variance of a Pareto tail of 3.5 converges slowly.
-		{Dist{Kind: "pareto", Shape: 3.5}, 1 / (3.5 * 1.5), 0.03},
-	} {
-		t.Run(c.d.Kind, func(t *testing.T) {
-			s := single(1, 0.6, c.d, 4000)
-			r, err := Run(s, Policies()[1], Options{Seed: 11})
-			if err != nil {
-				t.Fatal(err)
-			}
-			want := 1 + 0.6/0.4*(1+c.cv2)/2
-			if got := float64(r.Mean()) / float64(s.Service); math.Abs(got/want-1) > c.tol {
-				t.Errorf("mean time in M/G/1: got %.4f, want %.4f", got, want)
-			}
-		})
-	}
-}
-
 func bimodalCV2(k, p float64) float64 {
 	short := 1 / (1 - p + p*k)
 	m2 := short * short * (1 - p + p*k*k)
@@ -169,62 +94,6 @@ func TestFifo_KeepsOrderAcrossGrowth(t *testing.T) {
 			}
 			out++
 		}
-	}
-}
-
-// TestRun_EachPickEndsOnce drives each scenario with a policy that checks the
-// contract: times never go back, one Done a Pick, references not reused before.
-func TestRun_EachPickEndsOnce(t *testing.T) {
-	plain(t)
-	for _, s := range Scenarios() {
-		t.Run(s.Name, func(t *testing.T) {
-			s.Warmup, s.Duration = s.Warmup/2, s.Duration*3/4
-			picks, dones, last := 0, 0, int64(0)
-			open := map[uint32]int64{}
-			f := Factory{Name: "check", New: func(e *Env) Policy {
-				return checker{func(q *Query, cands []int) int {
-					if q.Now < last {
-						t.Fatalf("time goes back: %d after %d", q.Now, last)
-					}
-					last = q.Now
-					if _, ok := open[q.Ref]; ok && s.Lost == 0 {
-						t.Fatalf("reference %d reused while open", q.Ref)
-					}
-					open[q.Ref] = q.Now
-					picks++
-					return e.Rand.IntN(len(cands))
-				}, func(d *Done) {
-					if d.Now < last {
-						t.Fatalf("time goes back: %d after %d", d.Now, last)
-					}
-					last = d.Now
-					at, ok := open[d.Ref]
-					if !ok || at != d.Now-d.RTT {
-						t.Fatalf("Done of %d: started %d, RTT says %d", d.Ref, at, d.Now-d.RTT)
-					}
-					delete(open, d.Ref)
-					dones++
-				}}
-			}}
-			r, err := Run(s, f, Options{Seed: 1})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if s.Lost == 0 && picks != dones || s.Lost > 0 && dones > picks {
-				t.Errorf("%d picks, %d ends", picks, dones)
-			}
-			if s.Lost > 0 && math.Abs(1-float64(dones)/float64(picks)-s.Lost) > 0.002 {
-				t.Errorf("%d of %d ends lost, want %v", picks-dones, picks, s.Lost)
-			}
-			if n := len(r.Latency); float64(n) < 0.9*s.Rate()*(s.Duration-s.Warmup).Seconds() {
-				t.Errorf("%d requests measured, rate %v", n, s.Rate())
-			}
-			for _, v := range r.Latency[:1] {
-				if v < 2*int64(s.Net) {
-					t.Errorf("latency %d below the network's", v)
-				}
-			}
-		})
 	}
 }
 
@@ -401,4 +270,42 @@ func BenchmarkRun(b *testing.B) {
 		}
 	}
 	b.ReportAllocs()
+}
+
+// The last used are kept, the one unused for longest goes.
+func TestLRU(t *testing.T) {
+	var c lru
+	for i, step := range []struct {
+		tenant int32
+		hit    bool
+	}{{1, false}, {2, false}, {1, true}, {3, false}, {2, false}, {1, false}, {2, true}} {
+		if hit := c.touch(step.tenant, 2); hit != step.hit {
+			t.Errorf("step %d, tenant %d: hit %t; now %v", i, step.tenant, hit, c)
+		}
+	}
+}
+
+// A request's tenant is the same for each policy, and a miss costs what it says.
+func TestRun_CacheMisses(t *testing.T) {
+	s := DefaultScenario()
+	s.Tenants, s.Cache, s.Miss, s.Load, s.Warmup, s.Duration = 100, 100, 3, 0.1, 5*time.Second, 6*time.Second
+	mean := func() (float64, float64) {
+		r, err := Run(s, Factory{Name: "random", New: newRandom}, Options{Seed: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return float64(r.Mean()) / 1e6, r.Notes["misses"] / r.Notes["lookups"]
+	}
+	warm, none := mean()
+	if none > 0.2 {
+		t.Errorf("%.3f misses, want each tenant once a worker", none)
+	}
+	s.Cache, s.TenantZipf = 1, 0
+	cold, all := mean()
+	if all < 0.97 {
+		t.Errorf("%.3f misses of a cache of one in a hundred", all)
+	}
+	if cold < 2.7*warm*0.9 || cold > 3.3*warm {
+		t.Errorf("mean %.2f ms with misses, %.2f ms without: want about three times", cold, warm)
+	}
 }

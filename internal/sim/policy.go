@@ -46,6 +46,7 @@ type Query struct {
 	Hash      uint64 // of the key
 	Timeout   int64  // nanoseconds; the client gives up then
 	Partition int32  // which candidates: equal partition, equal candidates
+	Tenant    int32  // whose it is; -1: nobody's
 	Write     bool
 }
 
@@ -69,6 +70,7 @@ type Done struct {
 	Ref     uint32
 	Worker  int32
 	Verdict Verdict
+	Write   bool
 	// Feedback is true when the answer carried the two figures below.
 	Feedback  bool
 	InService int32 // requests inside the worker when this one left, itself not counted
@@ -89,6 +91,7 @@ type Report struct {
 	P99        int64   // the same, 99th percentile
 	ErrorRate  float64 // share of failures over the interval
 	Compacting bool
+	Tenants    []uint32 // requests of each tenant; nil where there are none
 }
 
 // Env is what a policy is built from.

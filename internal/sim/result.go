@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"time"
@@ -40,11 +41,11 @@ type Result struct {
 	retryAsked int
 }
 
+// seriesWidth is the width of a bucket where Options.Series is 0.
+const seriesWidth = 100 * time.Millisecond
+
 func newResult(s *Scenario, f Factory, o Options) *Result {
-	b := o.Series
-	if b == 0 {
-		b = 100 * time.Millisecond
-	}
+	b := cmp.Or(o.Series, seriesWidth)
 	n := int((s.Duration + b - 1) / b)
 	r := &Result{
 		Scenario: s.Name, Policy: f.Name, Seed: o.Seed, Feedback: f.Feedback, Hedge: o.Hedge, Retry: o.Retry,

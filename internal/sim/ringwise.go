@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,14 +24,70 @@ func All() []Factory {
 // request carries the scenario's time-out. There is no formula here. tuning
 // replaces the default one when it is not nil.
 func Ringwise(name string, feedback bool, tuning *ringwise.Tuning) Factory {
+	return RingwiseWired(name, feedback, tuning, Wiring{})
+}
+
+// Wiring is what tests add to the policy of Ringwise. Its zero value adds
+// nothing.
+type Wiring struct {
+	// Transition is told of each change of a worker's phase at one client, at
+	// the latest a fold interval after it.
+	Transition func(client, worker int, now time.Duration, t ringwise.Transition)
+	// Outcome may change what an attempt is closed with.
+	Outcome func(client int, d *Done, o *ringwise.Outcome)
+	// Finish is handed each client's Router at the end, still open.
+	Finish func(client int, r *ringwise.Router)
+}
+
+// RingwiseWired is Ringwise with the hooks of a test.
+func RingwiseWired(name string, feedback bool, tuning *ringwise.Tuning, w Wiring) Factory {
 	return Factory{
 		Name: name, Source: "this library", Feedback: feedback,
 		New: func(e *Env) Policy {
-			p := newRouter(e, tuning)
+			p := newRouter(e, tuning, nil)
 			p.idempotent = e.Options.Hedge
+			p.client, p.wiring = e.Client, w
 			return p
 		},
 	}
+}
+
+// Profiles are the library's profiles without feedback, and some that show why
+// they are as they are: scores of reports alone, and affinity of which workers
+// tell.
+func Profiles() []Factory {
+	alone := func(p ringwise.Profile, temperature float64) ringwise.Profile {
+		p.Tuning.LiveWeight, p.Tuning.Temperature = 0, temperature
+		return p
+	}
+	strong := ringwise.CacheAffinity()
+	strong.Tuning.LiveWeight = 1
+	return []Factory{
+		profile("ringwise-classic", ringwise.Classic()),
+		profile("ringwise-readheavy", ringwise.ReadHeavy()),
+		profile("ringwise-writeheavy", ringwise.WriteHeavy()),
+		profile("ringwise-affinity", ringwise.CacheAffinity()),
+		told("affinity-told", ringwise.CacheAffinity()),
+		told("affinity-told-live1", strong),
+		profile("reports-classic", alone(ringwise.Classic(), 10)),
+		profile("reports-readheavy", alone(ringwise.ReadHeavy(), 10)),
+	}
+}
+
+func profile(name string, pr ringwise.Profile) Factory {
+	return Factory{Name: name, Source: "this library, profile " + pr.Name, New: func(e *Env) Policy {
+		return newRouter(e, nil, &pr)
+	}}
+}
+
+// told is a profile whose workers report how many requests of each tenant they
+// served.
+func told(name string, pr ringwise.Profile) Factory {
+	return Factory{Name: name, Source: "this library, profile " + pr.Name + ", with reported fingerprints", New: func(e *Env) Policy {
+		r := newRouter(e, nil, &pr)
+		r.told = true
+		return r
+	}}
 }
 
 // simEpoch is the wall time of the start of a run.
@@ -50,13 +107,17 @@ type router struct {
 	keys             []ringwise.KeyHash // by partition
 	among            [][]ringwise.Ref   // by partition, where there is no such key
 	ids              map[string]int
+	tenants          []string
+	told             bool              // reports carry fingerprints
 	open             []ringwise.Choice // by Query.Ref
 	idempotent       bool
 	workers, clients int
 	series           phases
+	client           int
+	wiring           Wiring
 }
 
-func newRouter(e *Env, tuning *ringwise.Tuning) *router {
+func newRouter(e *Env, tuning *ringwise.Tuning, pr *ringwise.Profile) *router {
 	p := &router{workers: e.Scenario.Workers, clients: e.Scenario.Clients}
 	workers := make([]ringwise.Worker, p.workers)
 	p.ids = make(map[string]int, p.workers)
@@ -65,16 +126,25 @@ func newRouter(e *Env, tuning *ringwise.Tuning) *router {
 		workers[i] = ringwise.Worker{ID: id}
 		p.ids[id] = i
 	}
-	p.series.start(e.Scenario)
+	p.series.start(e.Scenario, e.Options.Series)
+	for i := range e.Scenario.Tenants {
+		p.tenants = append(p.tenants, fmt.Sprint("tenant", i))
+	}
 	opts := []ringwise.Option{
 		ringwise.WithHooks(ringwise.Hooks{Transition: func(t ringwise.Transition) {
 			p.series.note(p.now, p.ids[t.Worker], t)
+			if p.wiring.Transition != nil {
+				p.wiring.Transition(p.client, p.ids[t.Worker], time.Duration(p.now), t)
+			}
 		}}),
 		ringwise.WithClock(func() time.Time { return simEpoch.Add(time.Duration(p.now)) }),
 		ringwise.WithRand(e.Rand.Uint64),
 	}
 	if e.Scenario.Replicas != 3 {
 		opts = append(opts, ringwise.WithReplicas(e.Scenario.Replicas))
+	}
+	if pr != nil {
+		opts = append(opts, ringwise.WithProfile(*pr))
 	}
 	if tuning != nil {
 		opts = append(opts, ringwise.WithTuning(*tuning))
@@ -186,6 +256,9 @@ func (p *router) request(q *Query) ringwise.Request {
 	if q.Write {
 		req.Intent = ringwise.Write
 	}
+	if q.Tenant >= 0 {
+		req.Tenant = p.tenants[q.Tenant]
+	}
 	req.Idempotent = !q.Write && p.idempotent
 	if p.keys != nil {
 		req.Hash = p.keys[q.Partition]
@@ -235,6 +308,9 @@ func (p *router) Done(d *Done) {
 	if d.Feedback {
 		o.Feedback = ringwise.Feedback{InService: float64(d.InService), ServiceTime: time.Duration(d.Service)}
 	}
+	if p.wiring.Outcome != nil {
+		p.wiring.Outcome(p.client, d, &o)
+	}
 	p.open[d.Ref].DoneWith(o)
 }
 
@@ -243,6 +319,11 @@ func (p *router) Report(r *Report) {
 		Worker: workerID(r.Worker), Time: simEpoch.Add(time.Duration(r.At)),
 		CPU: ringwise.Some(r.CPU), Queue: ringwise.Some(float64(r.Queue)), Errors: ringwise.Some(r.ErrorRate),
 		Compacting: ringwise.Some(r.Compacting),
+	}
+	if p.told {
+		for t, n := range r.Tenants {
+			rep.Fingerprints = append(rep.Fingerprints, ringwise.Fingerprint{Kind: ringwise.KindOf(p.tenants[t], ""), Count: n})
+		}
 	}
 	if r.Mean > 0 {
 		rep.RTTAvg, rep.RTTP99 = ringwise.Some(time.Duration(r.Mean)), ringwise.Some(time.Duration(r.P99))
@@ -260,6 +341,9 @@ func (p *router) Tick(now int64) int64 {
 
 // Finish closes the router and adds what its hooks saw.
 func (p *router) Finish(r *Result) {
+	if p.wiring.Finish != nil {
+		p.wiring.Finish(p.client, p.r)
+	}
 	p.r.Close()
 	p.series.add(r, p.clients)
 }
@@ -285,10 +369,12 @@ type phases struct {
 	since []int64
 	sums  [][]float64 // by bucket and worker, nanoseconds weighted by phase
 	end   int64
+	width int64 // of a bucket
 	trips int
 }
 
-func (s *phases) start(sc *Scenario) {
+func (s *phases) start(sc *Scenario, width time.Duration) {
+	s.width = int64(cmp.Or(width, seriesWidth))
 	s.now = make([]ringwise.Phase, sc.Workers)
 	s.since = make([]int64, sc.Workers)
 	s.end = int64(sc.Duration)
@@ -296,8 +382,6 @@ func (s *phases) start(sc *Scenario) {
 
 // outOf is how much of a worker a phase takes away, for the chart of states.
 var outOf = [...]float64{ringwise.Healthy: 0, ringwise.Observed: 0.15, ringwise.Cooldown: 1, ringwise.Probation: 0.5}
-
-const phaseBucket = int64(100 * time.Millisecond)
 
 func (s *phases) note(now int64, w int, t ringwise.Transition) {
 	if t.Write {
@@ -318,14 +402,14 @@ func (s *phases) fill(now int64, w int) {
 		return
 	}
 	if s.sums == nil {
-		s.sums = make([][]float64, (s.end+phaseBucket-1)/phaseBucket)
+		s.sums = make([][]float64, (s.end+s.width-1)/s.width)
 		for i := range s.sums {
 			s.sums[i] = make([]float64, len(s.now))
 		}
 	}
 	for from < to {
-		b := from / phaseBucket
-		edge := min(to, (b+1)*phaseBucket)
+		b := from / s.width
+		edge := min(to, (b+1)*s.width)
 		s.sums[b][w] += outOf[s.now[w]] * float64(edge-from)
 		from = edge
 	}
@@ -348,7 +432,7 @@ func (s *phases) add(r *Result, clients int) {
 	}
 	for i := range s.sums {
 		for w, v := range s.sums[i] {
-			r.States[i][w] += v / float64(phaseBucket) / float64(clients)
+			r.States[i][w] += v / float64(s.width) / float64(clients)
 		}
 	}
 }

@@ -17,7 +17,7 @@ func RingwiseDo(name string) Factory {
 		t := ringwise.DefaultTuning()
 		// Unknown to a library without hedging: then there is nothing to set.
 		_ = t.UnmarshalJSON([]byte(`{"HedgeBudget":0}`))
-		return &doRouter{router: newRouter(e, &t), idempotent: e.Options.Retry}
+		return &doRouter{router: newRouter(e, &t, nil), idempotent: e.Options.Retry}
 	}}
 }
 
@@ -95,6 +95,9 @@ func (p *doRouter) PickRetry(q *Query, cands []int, _ uint32) int {
 	p.again = nil
 	return p.sent(q, cands, c, c.choice)
 }
+
+// HedgeAfter wants none: its Choices are in Do, not in the router's list.
+func (p *doRouter) HedgeAfter(uint32) (int64, bool) { return 0, false }
 
 func (p *doRouter) Finish(r *Result) {
 	for _, c := range p.calls {

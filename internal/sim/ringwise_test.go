@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"go/parser"
 	"go/token"
+	"math"
+	"math/rand/v2"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -68,68 +71,106 @@ func TestRingwise_SameSeedSameResult(t *testing.T) {
 	}
 }
 
-// TestRingwise_TuningReachesTheSimulator: a constant of the cost and one of
-// the penalty, doubled, change the output. So the policy is the library's and
-// not a copy of it.
+// trouble is a small fleet in which each rule of the policy has work to do.
+func trouble() Scenario {
+	s := DefaultScenario()
+	s.Name, s.Workers, s.Clients, s.Partitions, s.Service = "trouble", 6, 3, 24, 20*time.Millisecond
+	s.Warmup, s.Duration, s.ReportEvery = 0, 16*time.Second, time.Second
+	s.AppErrors, s.Lost = 0.01, 0.002
+	s.Changes = func(s *Scenario, r *rand.Rand) []Change {
+		p := plan{s: s, r: r}
+		p.slow(2*time.Second, 6*time.Second, 0, 8)
+		p.window(3*time.Second, 5*time.Second, 1, Fail)
+		p.window(4*time.Second, 9*time.Second, 2, Flag)
+		p.window(7*time.Second, 9*time.Second, 3, Refuse)
+		p.window(7500*time.Millisecond, 12*time.Second, 4, Fail)
+		p.slow(8*time.Second, 12*time.Second, 5, 3)
+		for at := time.Second; at < s.Duration; at += time.Second {
+			p.add(at, 2, Pause, 0.2)
+		}
+		return p.sorted()
+	}
+	return s
+}
+
+// TestRingwise_TuningReachesTheSimulator: each constant of the cost, of the
+// penalty and of the hedge, doubled (or halved where the range ends), changes
+// the output. So the policy is the library's and not a copy of it. What is no
+// field of Tuning is doubled in builds by cmd/ringwise-sim.
 func TestRingwise_TuningReachesTheSimulator(t *testing.T) {
-	run := func(t *testing.T, name string, tuning *ringwise.Tuning) *Result {
-		s := scenario(t, name)
-		s.Duration = 12 * time.Second
-		return mustRun(t, s, Ringwise("x", false, tuning), Options{Seed: 3})
+	type mode struct{ feedback, hedge bool }
+	local, feedback, hedge := mode{}, mode{feedback: true}, mode{hedge: true}
+	run := func(t *testing.T, m mode, tuning *ringwise.Tuning) *Result {
+		return mustRun(t, trouble(), Ringwise("x", m.feedback, tuning), Options{Seed: 3, Hedge: m.hedge})
+	}
+	was := map[mode]*Result{}
+	for _, m := range []mode{local, feedback, hedge} {
+		was[m] = run(t, m, nil)
+	}
+	if was[hedge].Hedges == 0 || was[local].Notes["trips"] == 0 {
+		t.Fatalf("%d copies, %v trips: no trouble", was[hedge].Hedges, was[local].Notes["trips"])
 	}
 	for _, c := range []struct {
-		field, scenario string
-		set             func(*ringwise.Tuning)
+		fields string // comma-separated: those that move together
+		factor float64
+		mode   mode
 	}{
-		{"nothing", "i", func(*ringwise.Tuning) {}},
-		{"LatencyTau", "i", func(t *ringwise.Tuning) { t.LatencyTau *= 2 }},
-		{"LoadWeight", "i", func(t *ringwise.Tuning) { t.LoadWeight *= 2 }},
-		{"FailureGain", "e", func(t *ringwise.Tuning) { t.FailureGain *= 2 }},
-		{"CooldownMin", "burst", func(t *ringwise.Tuning) { t.CooldownMin *= 2 }},
+		{"LatencyTau", 2, local},
+		{"GainMin", 2, local},
+		{"GainMax", 2, local},
+		{"FailureGain", 2, local},
+		{"FailureCap", 0.1, local}, // above, the time-out is less
+		{"MeanGain", 2, local},
+		{"MemoryMin", 2, local},
+		{"MemoryMax", 0.01, local},
+		{"FailureMemory", 2, local},
+		{"GapMemory", 2, local},
+		{"SilenceFactor", 2, local},
+		{"LoadWeight", 2, local},
+		{"FeedbackWeight", 2, feedback},
+		{"FeedbackDecay", 2, feedback},
+		{"PriorExponent", 2, local},
+		{"CompactingFactor", 0.5, local},
+		{"Temperature", 2, local},
+		{"FoldInterval", 2, local},
+		{"RequestTimeout", 2, local}, // when lost reservations expire
+
+		{"TripFailures", 2, local},
+		{"CooldownMin", 2, local},
+		{"CooldownJitter", 2, local},
+		{"CooldownMax,CooldownMin", 0.03, local},
+		{"RampTime", 2, local},
+		{"RampSteps", 0.4, local},
+		{"ProbeQuota", 2, local},
+		{"ObservedFactor", 0.5, local},
+		{"MaxOut", 2, local},
+
+		{"HedgeBudget", 2, hedge},
+		{"HedgeStart", 2, hedge},
+		{"HedgeMin", 0.5, hedge},
 	} {
-		t.Run(c.field, func(t *testing.T) {
+		t.Run(c.fields, func(t *testing.T) {
 			t.Parallel()
 			tuning := ringwise.DefaultTuning()
-			c.set(&tuning)
-			changed := !slices.Equal(run(t, c.scenario, &tuning).Latency, run(t, c.scenario, nil).Latency)
-			if changed != (c.field != "nothing") {
-				t.Errorf("doubling %s: output changed: %v", c.field, changed)
+			for name := range strings.SplitSeq(c.fields, ",") {
+				v := reflect.ValueOf(&tuning).Elem().FieldByName(name)
+				if v.CanInt() {
+					v.SetInt(int64(math.Round(float64(v.Int()) * c.factor)))
+				} else {
+					v.SetFloat(v.Float() * c.factor)
+				}
+			}
+			if err := tuning.Validate(); err != nil {
+				t.Fatal(err)
+			}
+			if got := run(t, c.mode, &tuning); slices.Equal(got.Latency, was[c.mode].Latency) {
+				t.Error("the same latencies as before")
 			}
 		})
 	}
-}
-
-// TestRingwise_PicksByRing: the keys found have the scenario's candidates.
-func TestRingwise_PicksByRing(t *testing.T) {
-	plain(t)
-	s := DefaultScenario()
-	cands := s.ring(5)
-	keys := keysFor(&s, 5, cands)
-	var workers []ringwise.Worker
-	for i := range s.Workers {
-		workers = append(workers, ringwise.Worker{ID: workerID(i)})
-	}
-	ring, err := ringwise.NewRing(workers, ringwise.RingOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for p, c := range cands {
-		var want []string
-		for _, w := range c {
-			want = append(want, workerID(w))
-		}
-		slices.Sort(want)
-		if got := slices.Sorted(slices.Values(ring.Owners(keys[p], nil))); !slices.Equal(got, want) {
-			t.Fatalf("partition %d: key of %v, want %v", p, got, want)
-		}
-	}
-	s.Workers, s.Partitions = 100, 300
-	if keysFor(&s, 5, s.ring(5)) != nil {
-		t.Error("100 workers have 161700 combinations: want Among")
-	}
-	s.Warmup, s.Duration, s.Clients = time.Second, 2*time.Second, 2
-	if r := mustRun(t, s, Ringwise("x", true, nil), Options{Seed: 5}); r.Errors != 0 || r.noWorker != 0 {
-		t.Errorf("with Among: %d errors, %d without a worker", r.Errors, r.noWorker)
+	same := ringwise.DefaultTuning()
+	if !slices.Equal(run(t, local, &same).Latency, was[local].Latency) {
+		t.Error("the default Tuning, set, changes the output")
 	}
 }
 
@@ -138,19 +179,6 @@ func TestRingwise_BurstTripsOnce(t *testing.T) {
 	r := mustRun(t, scenario(t, "burst"), Ringwise("x", false, nil), Options{Seed: 1})
 	if got := r.Notes["trips"]; got < 1 || got > 2 {
 		t.Errorf("%v trips, want one for each of two bursts", got)
-	}
-}
-
-func TestRingwiseDo_Retries(t *testing.T) {
-	plain(t)
-	s := scenario(t, "e")
-	with := mustRun(t, s, RingwiseDo("do"), Options{Seed: 1, Retry: true})
-	without := mustRun(t, s, RingwiseDo("do"), Options{Seed: 1})
-	if without.Errors == 0 || without.Retries != 0 {
-		t.Errorf("without: %d errors, %d retries", without.Errors, without.Retries)
-	}
-	if with.Retries == 0 || with.Errors > without.Errors/4 {
-		t.Errorf("with: %d errors of %d, %d retries", with.Errors, without.Errors, with.Retries)
 	}
 }
 

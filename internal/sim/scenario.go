@@ -1,10 +1,12 @@
 package sim
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"sort"
 	"time"
 )
 
@@ -43,6 +45,14 @@ type Scenario struct {
 	Writes    float64 // share of requests that write
 	Lost      float64 // share of attempts whose Done never comes
 	AppErrors float64 // share of requests answered with an application error, anywhere
+
+	// Tenants, when set, has each request belong to one, drawn by a zipf of
+	// exponent TenantZipf. A worker keeps the last Cache of them at hand; a
+	// request of another takes Miss times the service.
+	Tenants    int
+	TenantZipf float64
+	Cache      int
+	Miss       float64
 
 	// Changes lays out the disturbances; nil is none. It draws from r only, so
 	// a seed gives the same to each policy.
@@ -94,10 +104,40 @@ func (s *Scenario) Validate() error {
 	share("AppErrors", s.AppErrors)
 	bad(s.Zipf >= 0 && s.Zipf <= 5, "Zipf", s.Zipf, "[0, 5]")
 	bad(s.Zipf == 0 || s.Keys >= 1 && s.Keys <= 1<<24, "Keys", s.Keys, "1..16777216 when Zipf is set")
+	bad(s.Tenants >= 0 && s.Tenants <= 1<<20, "Tenants", s.Tenants, "0..1048576")
+	if s.Tenants > 0 {
+		bad(s.TenantZipf >= 0 && s.TenantZipf <= 5, "TenantZipf", s.TenantZipf, "[0, 5]")
+		bad(s.Cache >= 1 && s.Cache <= s.Tenants, "Cache", s.Cache, "1..Tenants")
+		bad(s.Miss >= 1 && s.Miss <= 1000, "Miss", s.Miss, "[1, 1000]")
+	}
 	if err := s.ServiceDist.Validate(); err != nil {
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
+}
+
+// Limits of what one run may keep in memory.
+const (
+	// MaxRequests is the most requests of a run, 8 bytes each.
+	MaxRequests = 50_000_000
+	// MaxSeries is the most workers times buckets of the series, 16 bytes each:
+	// 15 workers for a day at 100 ms are 13 million.
+	MaxSeries = 20_000_000
+)
+
+// Fits tells what a run with these options would have too much of to be kept
+// in memory, if anything, and what to lower. The scenario must be valid.
+func (s *Scenario) Fits(o Options) error {
+	if n := s.Rate() * s.Duration.Seconds(); n > MaxRequests {
+		return fmt.Errorf("sim: %.3g requests in %v: want at most %d; lower Duration, Load, Workers or Slots, or raise Service",
+			n, s.Duration, MaxRequests)
+	}
+	width := cmp.Or(o.Series, seriesWidth)
+	if n := math.Ceil(float64(s.Duration)/float64(width)) * float64(s.Workers); width < 0 || n > MaxSeries {
+		return fmt.Errorf("sim: a series of %.3g (%d workers, every %v for %v): want at most %d; lower Duration or Workers",
+			n, s.Workers, width, s.Duration, MaxSeries)
+	}
+	return nil
 }
 
 // Rate is the arrival rate, requests a second.
@@ -157,22 +197,46 @@ func appendNew(c []int, w int) []int {
 type keys struct {
 	hot        float64
 	cum        []float64 // of a zipf, cumulative
+	tenants    []float64 // likewise
 	partitions int
 	seed       uint64
+}
+
+// zipf is the cumulative distribution of n ranks.
+func zipf(n int, exponent float64) []float64 {
+	cum := make([]float64, n)
+	sum := 0.0
+	for i := range cum {
+		sum += math.Pow(float64(i+1), -exponent)
+		cum[i] = sum
+	}
+	for i := range cum {
+		cum[i] /= sum
+	}
+	return cum
+}
+
+// rank is where u in [0, 1) falls.
+func rank(cum []float64, u float64) int {
+	return min(sort.SearchFloat64s(cum, u), len(cum)-1)
+}
+
+// tenant is the one of a request, by its index: no draw, the same for each
+// policy.
+func (k *keys) tenant(index uint64) int32 {
+	if k.tenants == nil {
+		return -1
+	}
+	return int32(rank(k.tenants, unit(mix(index^mix(k.seed+4)))))
 }
 
 func (s *Scenario) keys(seed uint64) keys {
 	k := keys{hot: s.HotKey, partitions: s.Partitions, seed: seed}
 	if s.Zipf > 0 {
-		k.cum = make([]float64, s.Keys)
-		sum := 0.0
-		for i := range k.cum {
-			sum += math.Pow(float64(i+1), -s.Zipf)
-			k.cum[i] = sum
-		}
-		for i := range k.cum {
-			k.cum[i] /= sum
-		}
+		k.cum = zipf(s.Keys, s.Zipf)
+	}
+	if s.Tenants > 0 {
+		k.tenants = zipf(s.Tenants, s.TenantZipf)
 	}
 	return k
 }
@@ -184,17 +248,7 @@ func (k *keys) draw(r *rand.Rand) (hash uint64, partition int32) {
 		return h, int32(h % uint64(k.partitions))
 	}
 	if k.cum != nil {
-		u := r.Float64()
-		lo, hi := 0, len(k.cum)-1
-		for lo < hi {
-			m := (lo + hi) / 2
-			if k.cum[m] < u {
-				lo = m + 1
-			} else {
-				hi = m
-			}
-		}
-		h := mix(k.seed ^ uint64(lo)<<20)
+		h := mix(k.seed ^ uint64(rank(k.cum, r.Float64()))<<20)
 		return h, int32(h % uint64(k.partitions))
 	}
 	p := r.IntN(k.partitions)

@@ -14,69 +14,8 @@ func calm(s Scenario) Scenario {
 	if s.Lost == 0 {
 		s.Changes = nil // lost keeps its slow workers
 	}
-	s.HotKey, s.Zipf, s.Lost, s.AppErrors = 0, 0, 0, 0
+	s.HotKey, s.Zipf, s.Lost, s.AppErrors, s.Tenants = 0, 0, 0, 0, 0
 	return s
-}
-
-// TestScenarios_AreAlive: what a scenario says goes wrong changes a figure by
-// a factor that no noise explains.
-func TestScenarios_AreAlive(t *testing.T) {
-	plain(t)
-	p99 := func(r *Result) float64 { return float64(r.Quantile(0.99)) }
-	errs := func(r *Result) float64 { return r.ErrorShare() + 1e-6 }
-	hot := func(r *Result) float64 { return r.HotShare() + 1e-3 }
-	counted := func(v Verdict) func(r *Result) float64 {
-		return func(r *Result) float64 { return r.Notes["verdict"+string('0'+rune(v))] + 1e-3 }
-	}
-	for _, c := range []struct {
-		scenario, policy, figure string
-		value                    func(*Result) float64
-		factor                   float64
-	}{
-		{"b", "least-inflight", "p99", p99, 2},
-		{"c", "least-inflight", "p99", p99, 2},
-		{"d", "random", "p99", p99, 10},
-		{"e", "least-inflight", "errors", errs, 1000},
-		{"f", "random", "p99", p99, 5},
-		{"g", "random", "p99", p99, 5},
-		{"h", "least-inflight", "p99", p99, 2},
-		{"i", "least-inflight", "errors", errs, 1000},
-		{"j", "scan-peak-ewma", "p99", p99, 1.3},
-		{"apperr", "count", "application errors", counted(AppError), 1000},
-		{"burst", "count", "broken connections", counted(Broken), 1000},
-		{"flags", "count", "flagged reports", func(r *Result) float64 { return r.Notes["flagged"] + 1e-3 }, 1000},
-		{"lost", "scan-peak-ewma", "p99", p99, 1.3},
-		{"rolling", "random", "errors", errs, 1000},
-		{"zone", "random", "p99", p99, 5},
-		{"brownout", "least-inflight", "p99", p99, 3},
-		{"hotnodes", "random", "hot share", hot, 5},
-	} {
-		t.Run(c.scenario, func(t *testing.T) {
-			t.Parallel()
-			s, err := ScenarioByName(c.scenario)
-			if err != nil {
-				t.Fatal(err)
-			}
-			var f Factory
-			if c.policy == "count" {
-				f = countingPolicy()
-			} else {
-				fs, err := PolicyByName(Policies(), c.policy)
-				if err != nil {
-					t.Fatal(err)
-				}
-				f = fs[0]
-			}
-			with, err := Run(s[0], f, Options{Seed: 1})
-			if err != nil {
-				t.Fatal(err)
-			}
-			without, _ := Run(calm(s[0]), f, Options{Seed: 1})
-			if a, b := c.value(with), c.value(without); !(a > c.factor*b) {
-				t.Errorf("%s with %s: %.4g with its disturbance, %.4g without; want a factor of %v", c.figure, c.policy, a, b, c.factor)
-			}
-		})
-	}
 }
 
 // counting is least in flight that counts what it hears.
@@ -256,6 +195,42 @@ func TestKeys_HotAndZipf(t *testing.T) {
 	for i, want := range []float64{19279, 9639, 6426} {
 		if math.Abs(float64(counts[i])/want-1) > 0.05 {
 			t.Errorf("key %d of a zipf: %d, want about %v", i+1, counts[i], want)
+		}
+	}
+}
+
+// TestScenario_FitsIntoMemory: a run too long or too wide is refused before a
+// byte is made; the built-in scenarios, at any load, and a day of 15 workers fit.
+func TestScenario_FitsIntoMemory(t *testing.T) {
+	for _, c := range []struct {
+		want string // in the error; empty: it fits
+		set  func(s *Scenario, o *Options)
+	}{
+		{"", func(*Scenario, *Options) {}},
+		{"", func(s *Scenario, _ *Options) { s.Load, s.Duration = 0.01, 24*time.Hour }},
+		{"requests", func(s *Scenario, _ *Options) { s.Slots, s.Service, s.Duration = 100000, time.Microsecond, 24*time.Hour }},
+		{"series", func(s *Scenario, _ *Options) {
+			s.Workers, s.Load, s.Service, s.Duration = 10000, 0.01, time.Hour, 24*time.Hour
+		}},
+		{"series", func(_ *Scenario, o *Options) { o.Series = 1 }},
+		{"series", func(_ *Scenario, o *Options) { o.Series = -1 }},
+	} {
+		s, o := DefaultScenario(), Options{Seed: 1}
+		c.set(&s, &o)
+		err := s.Fits(o)
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%+v: %v, want %q", s, err, c.want)
+		}
+		if err != nil {
+			if _, err := Run(s, Policies()[0], o); err == nil {
+				t.Errorf("%+v: it runs", s)
+			}
+		}
+	}
+	for _, s := range Scenarios() {
+		s.Load = 1.5
+		if err := s.Fits(Options{}); err != nil {
+			t.Errorf("%s: %v", s.Name, err)
 		}
 	}
 }

@@ -7,6 +7,10 @@ import (
 
 // further adds the scenarios beyond a-j.
 func further(add func(name, title string, f func(*Scenario))) {
+	add("cache", "300 tenants, each worker has the last 60 at hand, a miss takes 3x the service", func(s *Scenario) {
+		s.Tenants, s.TenantZipf, s.Cache, s.Miss = 300, 1, 60, 3
+		s.Load = 0.45 // of what the fleet could serve without a miss
+	})
 	add("apperr", "1 % application errors everywhere, 1 ms service, time-out 3 s", func(s *Scenario) {
 		s.AppErrors = 0.01
 		s.Service = ms

@@ -1,5 +1,7 @@
 package sim
 
+import "slices"
+
 // worker is a server with slots and one queue, first come first served.
 type worker struct {
 	slow     float64 // service times are multiplied by it; 1 is normal
@@ -13,7 +15,9 @@ type worker struct {
 	paused   int64   // no progress before this time
 	pauseSum int64   // sum of all pauses begun, see engine.complete
 	queue    fifo[uint32]
-	epoch    uint32 // one more at each crash
+	epoch    uint32   // one more at each crash
+	cache    lru      // of tenants
+	tenants  []uint32 // requests of each since the start; runs take about a minute
 
 	service float64 // its own mean service time, EWMA, nanoseconds
 
@@ -23,6 +27,24 @@ type worker struct {
 	finished int
 	failed   int
 	spent    []int64 // time inside, per finished request
+}
+
+// lru is the tenants a worker has at hand, the last used first. They are few.
+type lru []int32
+
+// touch uses a tenant and tells whether it was at hand.
+func (c *lru) touch(t int32, size int) (hit bool) {
+	i := slices.Index(*c, t)
+	if hit = i >= 0; !hit {
+		if i = len(*c); i < size {
+			*c = append(*c, t)
+		} else {
+			i--
+		}
+	}
+	copy((*c)[1:i+1], (*c)[:i])
+	(*c)[0] = t
+	return hit
 }
 
 // serviceGain is the gain of the worker's own mean service time. 0.1 is about
@@ -95,6 +117,7 @@ func (e *engine) change(c Change) {
 		w.epoch++
 		w.busy, w.inside = 0, 0
 		w.queue = fifo[uint32]{}
+		w.cache = nil
 		// In order of slots, which one seed and one policy always give alike.
 		for i := range e.attempts {
 			a := &e.attempts[i]
@@ -121,7 +144,7 @@ func (e *engine) measure(i int) {
 			At: e.now, Worker: i, Queue: w.inside,
 			CPU:        min(1, float64(w.busyNS)/float64(every*int64(e.slots))),
 			Rate:       float64(w.finished) / e.s.ReportEvery.Seconds(),
-			Compacting: w.flagged,
+			Compacting: w.flagged, Tenants: slices.Clone(w.tenants),
 		}
 		if w.finished > 0 {
 			r.ErrorRate = float64(w.failed) / float64(w.finished)

@@ -1,7 +1,0 @@
-//go:build !race
-
-package sim
-
-import "testing"
-
-func plain(*testing.T) {}
