@@ -33,9 +33,9 @@ type configError struct {
 
 func (e *configError) Error() string {
 	if e.value == "" {
-		return fmt.Sprintf("%s:%d: %s: want %s", e.file, e.line, e.field, e.want)
+		return fmt.Sprintf("%s:%d: %.200s: want %s", e.file, e.line, e.field, e.want)
 	}
-	return fmt.Sprintf("%s:%d: %s: %s: want %s", e.file, e.line, e.field, e.value, e.want)
+	return fmt.Sprintf("%s:%d: %.200s: %.100s: want %s", e.file, e.line, e.field, e.value, e.want)
 }
 
 // parser walks the YAML tree and collects errors, so that one run names all.
@@ -161,10 +161,12 @@ func parseConfig(name string, data []byte) (*cluster, error) {
 	s := sim.DefaultScenario()
 	s.Name, s.Title = "cluster", name
 	rate, rateLine := 0.0, 0
+	sizeLine := 1 // of what makes a run long: the duration, if it is given
 	var events []event
 	c := &cluster{}
 	p.mapping(doc.Content[0], "", fields{
 		"cluster": func(n *yaml.Node, at string) {
+			sizeLine = n.Line
 			p.mapping(n, at, fields{
 				"workers":    p.count(&s.Workers, 1, 10000),
 				"slots":      p.count(&s.Slots, 1, 100000),
@@ -191,10 +193,13 @@ func parseConfig(name string, data []byte) (*cluster, error) {
 						},
 					})
 				},
-				"net":      p.duration(&s.Net, 0, time.Minute),
-				"timeout":  p.duration(&s.Timeout, time.Microsecond, time.Hour),
-				"warmup":   p.duration(&s.Warmup, 0, time.Hour),
-				"duration": p.duration(&s.Duration, time.Millisecond, 24*time.Hour),
+				"net":     p.duration(&s.Net, 0, time.Minute),
+				"timeout": p.duration(&s.Timeout, time.Microsecond, time.Hour),
+				"warmup":  p.duration(&s.Warmup, 0, time.Hour),
+				"duration": func(n *yaml.Node, field string) {
+					sizeLine = n.Line
+					p.duration(&s.Duration, time.Millisecond, 24*time.Hour)(n, field)
+				},
 				"reports": func(n *yaml.Node, at string) {
 					p.mapping(n, at, fields{
 						"every": p.duration(&s.ReportEvery, 0, time.Hour),
@@ -236,6 +241,9 @@ func parseConfig(name string, data []byte) (*cluster, error) {
 	// Rules over several fields, which have no line of their own.
 	if err := s.Validate(); err != nil {
 		return nil, fmt.Errorf("%s: cluster: %w", name, err)
+	}
+	if err := s.Fits(sim.Options{}); err != nil {
+		return nil, fmt.Errorf("%s:%d: cluster.duration: %w", name, sizeLine, err)
 	}
 	s.Changes = changes(events)
 	c.scenario = s
@@ -337,9 +345,14 @@ func (p *parser) tunings(n *yaml.Node, at string) (out []sim.Factory) {
 		p.fail(n, at, "one or two named Tunings")
 		return nil
 	}
+	names := map[string]bool{}
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		name, body := n.Content[i].Value, n.Content[i+1]
 		field := at + "." + name
+		if names[name] {
+			p.errs = append(p.errs, &configError{p.file, field, "each name once", n.Content[i].Line, "given twice"})
+		}
+		names[name] = true
 		if body.Kind == yaml.ScalarNode && (body.Value == "" || body.Tag == "!!null") {
 			body = &yaml.Node{Kind: yaml.MappingNode, Line: body.Line}
 		}
@@ -347,9 +360,13 @@ func (p *parser) tunings(n *yaml.Node, at string) (out []sim.Factory) {
 			p.fail(body, field, "a mapping of Tuning fields")
 			continue
 		}
-		tuning := ringwise.DefaultTuning()
+		tuning, seen := ringwise.DefaultTuning(), map[string]bool{}
 		for j := 0; j+1 < len(body.Content); j += 2 {
 			k, v := body.Content[j], body.Content[j+1]
+			if seen[k.Value] {
+				p.errs = append(p.errs, &configError{p.file, field + "." + k.Value, "each field once", k.Line, "given twice"})
+			}
+			seen[k.Value] = true
 			var val any
 			if err := v.Decode(&val); err != nil {
 				p.fail(v, field+"."+k.Value, err.Error())

@@ -6,6 +6,8 @@
 //	ringwise-sim -scenario all -policy all -seeds 5 -html report.html -json runs.json
 //	ringwise-sim -config cluster.yaml              your cluster, two Tunings compared
 //	ringwise-sim -judge                            the bars of bars.json, ok or SHORT
+//	ringwise-sim -ablate -seeds 2                  the policy without each of its parts
+//	ringwise-sim -claims                           the claims of docs/claims.md, held or refuted
 //	ringwise-sim -list                             scenarios and policies, with sources
 package main
 
@@ -39,13 +41,42 @@ type options struct {
 	jsonFile, htmlFile   string
 	from                 string
 	judge, quick, list   bool
+	ablateParts          bool
+	markdown             bool
+	claims               bool
 	parallel             int
 	stdout, progressFile io.Writer
 }
 
 var errShort = errors.New("some bars are SHORT")
 
+// sticky writes until the first error and keeps it, so that a table need not
+// look after each line.
+type sticky struct {
+	w   io.Writer
+	err error
+}
+
+func (s *sticky) Write(p []byte) (int, error) {
+	if s.err != nil {
+		return 0, s.err
+	}
+	n, err := s.w.Write(p)
+	s.err = err
+	return n, err
+}
+
 func run(args []string, stdout, stderr io.Writer) error {
+	out := &sticky{w: stdout}
+	err := runFlags(args, out, stderr)
+	if out.err != nil {
+		return fmt.Errorf("output: %w", out.err)
+	}
+	return err
+}
+
+// runFlags is run but for errors of stdout.
+func runFlags(args []string, stdout, stderr io.Writer) error {
 	o := options{stdout: stdout, progressFile: stderr}
 	fs := flag.NewFlagSet("ringwise-sim", flag.ContinueOnError)
 	fs.SetOutput(stderr)
@@ -62,6 +93,9 @@ func run(args []string, stdout, stderr io.Writer) error {
 	fs.StringVar(&o.from, "from", "", "read runs from a file of -json instead of running them")
 	fs.BoolVar(&o.judge, "judge", false, "judge the bars; exit 1 when one is SHORT, bar 7 excepted")
 	fs.BoolVar(&o.quick, "quick", false, "with -judge: one seed and the strongest peers only")
+	fs.BoolVar(&o.ablateParts, "ablate", false, "play the policy without each of its parts; needs the source and the go command")
+	fs.BoolVar(&o.markdown, "markdown", false, "print the ratios of p99 as a markdown table, peers that are ahead in bold")
+	fs.BoolVar(&o.claims, "claims", false, "test the claims of docs/claims.md")
 	fs.BoolVar(&o.list, "list", false, "list scenarios and policies")
 	fs.IntVar(&o.parallel, "parallel", runtime.GOMAXPROCS(0), "runs side by side; the output does not depend on it")
 	if err := fs.Parse(args); err != nil {
@@ -81,9 +115,17 @@ func run(args []string, stdout, stderr io.Writer) error {
 		return fmt.Errorf("-parallel %d: want 1 to 1024", o.parallel)
 	case o.quick && !o.judge:
 		return errors.New("-quick goes with -judge")
+	case o.ablateParts && (o.judge || o.config != "" || o.from != ""):
+		return errors.New("-ablate does not go with -judge, -config or -from")
+	}
+	if o.ablateParts {
+		return o.ablate()
 	}
 	if o.list {
 		return list(stdout)
+	}
+	if o.claims {
+		return claims(stdout, o.parallel, o.progressFile)
 	}
 	set, title, err := o.runs()
 	if err != nil {
@@ -101,6 +143,10 @@ func run(args []string, stdout, stderr io.Writer) error {
 	}
 	if o.judge {
 		return judge(stdout, set, o.quick)
+	}
+	if o.markdown {
+		writeMarkdown(stdout, set)
+		return nil
 	}
 	writeTables(stdout, set)
 	return nil
@@ -140,9 +186,11 @@ func (o *options) plainJobs() ([]job, error) {
 	if err != nil {
 		return nil, err
 	}
-	policies, err := sim.PolicyByName(sim.All(), o.policy)
-	if err != nil {
-		return nil, err
+	policies := sim.All()
+	if o.policy != "all" { // profiles are named one by one
+		if policies, err = sim.PolicyByName(append(policies, sim.Profiles()...), o.policy); err != nil {
+			return nil, err
+		}
 	}
 	return o.jobs(scenarios, policies), nil
 }
@@ -189,7 +237,7 @@ func list(w io.Writer) error {
 		fmt.Fprintf(w, "  %-10s %s\n", s.Name, s.Title)
 	}
 	fmt.Fprintln(w, "policies")
-	for _, p := range sim.All() {
+	for _, p := range append(sim.All(), sim.Profiles()...) {
 		fmt.Fprintf(w, "  %-16s %s\n", p.Name, p.Source)
 	}
 	return nil

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -59,9 +60,10 @@ type summary struct {
 	P99      float64 `json:"p99_ms"`
 	P999     float64 `json:"p999_ms"`
 	P9999    float64 `json:"p9999_ms"`
-	Hot      float64 `json:"hot_share"`       // of workers over 1.5x the mean load
-	Max      float64 `json:"max_over_mean"`   // load of the busiest worker
-	Trips    float64 `json:"trips,omitempty"` // into cooldown, all clients together
+	Hot      float64 `json:"hot_share"`            // of workers over 1.5x the mean load
+	Max      float64 `json:"max_over_mean"`        // load of the busiest worker
+	Trips    float64 `json:"trips,omitempty"`      // into cooldown, all clients together
+	Miss     float64 `json:"miss_share,omitempty"` // of lookups in the workers' caches
 
 	// CDF is the latency at each of cdfNines, in ms.
 	CDF []float64 `json:"cdf_ms,omitempty"`
@@ -91,6 +93,9 @@ func summarise(r *sim.Result, j *job, series bool) summary {
 		Mean: ms(r.Mean()), P50: ms(r.Quantile(0.5)), P90: ms(r.Quantile(0.9)), P99: ms(r.Quantile(0.99)),
 		P999: ms(r.Quantile(0.999)), P9999: ms(r.Quantile(0.9999)),
 		Hot: r.HotShare(), Max: r.MaxOverMean(), Trips: r.Notes["trips"],
+	}
+	if n := r.Notes["lookups"]; n > 0 {
+		s.Miss = r.Notes["misses"] / n
 	}
 	if !series {
 		return s
@@ -207,10 +212,56 @@ func readRuns(name string) (*runSet, error) {
 	if err := json.Unmarshal(data, set); err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	if len(set.Runs) == 0 {
-		return nil, fmt.Errorf("%s: no runs in it", name)
+	if err := set.check(); err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	return set, nil
+}
+
+// leastLatency and mostLatency, in ms, bound what a run may have measured: a
+// figure is rounded to 1 us, and 1e15 ms are 30,000 years.
+const leastLatency, mostLatency = 1e-3, 1e15
+
+// check finds what tables and page cannot be made of: they divide by the
+// oracle's figures and take the largest of a row.
+func (set *runSet) check() error {
+	switch {
+	case len(set.Runs) == 0:
+		return errors.New("no runs in it")
+	case len(set.Scenarios) == 0:
+		return errors.New("scenarios: empty, want those of the runs")
+	case len(set.Policies) == 0:
+		return errors.New("policies: empty, want those of the runs")
+	}
+	scenarios, policies := map[string]bool{}, map[string]bool{}
+	for _, s := range set.Scenarios {
+		scenarios[s.Name] = true
+	}
+	for _, p := range set.Policies {
+		policies[p.Name] = true
+	}
+	for i := range set.Runs {
+		r := &set.Runs[i]
+		field := func(name string) string { return fmt.Sprintf("runs[%d].%s", i, name) }
+		switch {
+		case !scenarios[r.Scenario]:
+			return fmt.Errorf("%s: %.100q: want one of scenarios", field("scenario"), r.Scenario)
+		case !policies[r.Policy]:
+			return fmt.Errorf("%s: %.100q: want one of policies", field("policy"), r.Policy)
+		}
+		for _, f := range []struct {
+			name string
+			v    float64
+		}{{"p50_ms", r.P50}, {"p90_ms", r.P90}, {"p99_ms", r.P99}, {"p999_ms", r.P999}} {
+			if !(f.v >= leastLatency && f.v <= mostLatency) && (f.v != 0 || r.Requests != 0) { // a run may have measured nothing
+				return fmt.Errorf("%s: %v: want %g to %g ms", field(f.name), f.v, leastLatency, mostLatency)
+			}
+		}
+		if n := len(r.CDF); n != 0 && n != len(cdfNines) {
+			return fmt.Errorf("%s: %d figures: want none or %d", field("cdf_ms"), n, len(cdfNines))
+		}
+	}
+	return nil
 }
 
 // meter writes progress and time left, on a line of its own where each update

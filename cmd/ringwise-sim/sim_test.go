@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"io"
 	"math"
 	"os"
@@ -10,6 +11,9 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/dop251/goja"
+	"github.com/ringwise/ringwise/internal/sim"
 )
 
 func output(t *testing.T, args ...string) string {
@@ -21,31 +25,35 @@ func output(t *testing.T, args ...string) string {
 	return out.String()
 }
 
-// TestCommand_SameBytes: table, JSON and page do not depend on how many runs
-// go side by side.
-func TestCommand_SameBytes(t *testing.T) {
-	var first [3]string
-	for i, parallel := range []string{"1", "3"} {
-		dir := t.TempDir()
-		j, h := filepath.Join(dir, "r.json"), filepath.Join(dir, "r.html")
-		table := output(t, "-scenario", "e", "-policy", "ringwise,ringwise-do,kratos", "-seeds", "2", "-retry",
-			"-parallel", parallel, "-json", j, "-html", h)
-		raw, err := os.ReadFile(j)
-		if err != nil {
-			t.Fatal(err)
+// TestCommand_SideBySide: runs that play side by side share nothing: a second of
+// a small cluster, two Tunings, gives one output. Meant for the race detector;
+// whole scenarios are in samebytes_test.go.
+func TestCommand_SideBySide(t *testing.T) {
+	dir := t.TempDir()
+	small := filepath.Join(dir, "small.yaml")
+	yaml := "cluster: {workers: 5, clients: 3, warmup: 500ms, duration: 1s}\ntunings:\n  one: {}\n  two: {LoadWeight: 3}\n"
+	if err := os.WriteFile(small, []byte(yaml), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var first string
+	for _, parallel := range []string{"1", "4"} {
+		j, h := filepath.Join(dir, parallel+".json"), filepath.Join(dir, parallel+".html")
+		got := output(t, "-config", small, "-seeds", "2", "-hedge", "-parallel", parallel, "-json", j, "-html", h)
+		for _, name := range []string{j, h} {
+			raw, err := os.ReadFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got += string(raw)
 		}
-		page, err := os.ReadFile(h)
-		if err != nil {
-			t.Fatal(err)
-		}
-		got := [3]string{table, string(raw), string(page)}
-		if i > 0 && got != first {
+		if first == "" {
+			first = got
+		} else if got != first {
 			t.Errorf("with -parallel %s other bytes", parallel)
 		}
-		first = got
 	}
-	if !strings.Contains(first[0], "p99 / oracle") || !strings.Contains(first[0], "ringwise-do") {
-		t.Errorf("table:\n%s", first[0])
+	if !strings.Contains(first, "two-local") {
+		t.Errorf("output:\n%.2000s", first)
 	}
 }
 
@@ -91,6 +99,74 @@ func TestPage_StandsAlone(t *testing.T) {
 	}
 }
 
+// fakePage stands for the browser: elements by their ids, and what was drawn.
+// Anything that would fetch is missing here, so a script that fetches fails.
+const fakePage = `
+const nodes = {};
+for (const id of ids) nodes[id] = { value: "", innerHTML: "", textContent: "" };
+nodes.figure.value = "p99";
+const document = { getElementById: id => nodes[id] };
+const count = (id, what) => nodes[id].innerHTML.split(what).length - 1;
+const report = () => ({
+  title: nodes.title.textContent, cells: count("heat", 'class="c'), lines: count("cdf", "<polyline"),
+  share: count("share", "<rect"), state: count("state", "<rect"),
+  bad: ["cdf", "heat", "share", "state"].filter(id => /NaN|undefined|Infinity|null/.test(nodes[id].innerHTML)),
+});`
+
+// asAUser looks, chooses another figure and the last scenario, and looks again.
+const asAUser = `
+const out = [report()];
+nodes.figure.value = "p99.9"; nodes.figure.onchange();
+const options = nodes.scenario.innerHTML.split('value="');
+nodes.scenario.onchange({ target: { value: options[options.length - 1].split('"')[0] } });
+out.push(report());
+JSON.stringify(out)`
+
+// TestPage_Draws runs the page's script and looks at what it draws.
+func TestPage_Draws(t *testing.T) {
+	h := filepath.Join(t.TempDir(), "r.html")
+	output(t, "-scenario", "d,e", "-policy", "ringwise-local,random", "-html", h)
+	page, err := os.ReadFile(h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ids []string
+	for _, m := range regexp.MustCompile(`id="([a-zA-Z]+)"`).FindAllSubmatch(page, -1) {
+		ids = append(ids, string(m[1]))
+	}
+	script := regexp.MustCompile(`(?s)<script>(.*?)</script>`).FindSubmatch(page)
+	if script == nil {
+		t.Fatal("no script")
+	}
+	vm := goja.New()
+	if err := vm.Set("ids", ids); err != nil {
+		t.Fatal(err)
+	}
+	var raw string
+	for _, code := range []string{fakePage, string(script[1]), asAUser} {
+		v, err := vm.RunString(code)
+		if err != nil {
+			t.Fatal(err)
+		}
+		raw = v.String()
+	}
+	var drawn []struct {
+		Title                      string
+		Cells, Lines, Share, State int
+		Bad                        []string
+	}
+	if err := json.Unmarshal([]byte(raw), &drawn); err != nil || len(drawn) != 2 {
+		t.Fatalf("%v\n%s", err, raw)
+	}
+	for i, d := range drawn {
+		// 3 policies in 2 scenarios; the lines of those that start ticked;
+		// 15 workers in 160 buckets.
+		if d.Title != "ringwise-sim" || d.Cells != 6 || d.Lines != 2 || d.Share < 2000 || i == 1 && d.State < 10 || len(d.Bad) > 0 {
+			t.Errorf("drawing %d: %+v", i, d)
+		}
+	}
+}
+
 func TestConfig_Example(t *testing.T) {
 	c, err := loadConfig("cluster.yaml")
 	if err != nil {
@@ -105,9 +181,6 @@ func TestConfig_Example(t *testing.T) {
 	}
 	if len(c.policies) != 4 || c.policies[2].Name != "candidate" || c.policies[3].Feedback {
 		t.Errorf("policies %v", c.policies)
-	}
-	if out := output(t, "-config", "cluster.yaml"); !strings.Contains(out, "candidate-local") {
-		t.Errorf("table:\n%s", out)
 	}
 }
 
@@ -129,9 +202,15 @@ func TestConfig_Errors(t *testing.T) {
 		{"tuning field", "tuning: {}\n", "c.yaml:1: tuning: unknown field: want one of cluster, events, tunings"},
 		{"unknown tuning", "tunings:\n  x:\n    Nope: 3\n", "c.yaml:3: tunings.x.Nope: 3: want a field of Tuning"},
 		{"tuning range", "tunings:\n  x:\n    LatencyTau: 50ms\n    Temperature: -1\n", "c.yaml:4: tunings.x.Temperature: -1: want"},
+		{"tuning field twice", "tunings:\n  x:\n    MaxOut: 1\n    MaxOut: 0.5\n", "c.yaml:4: tunings.x.MaxOut: given twice: want each field once"},
+		{"tuning twice", "tunings:\n  x: {}\n  x: {}\n", "c.yaml:3: tunings.x: given twice: want each name once"},
+		{"long name", "cluster: {" + strings.Repeat("x", 1000) + ": 1}\n", "cluster." + strings.Repeat("x", 192) + ": unknown field"},
 		{"list", "cluster:\n  - 1\n", "c.yaml:2: cluster: want a mapping of app_errors"},
 		{"more candidates than workers", "cluster: {workers: 2}\n", "Replicas 3"},
 		{"syntax", "cluster: [\n", "c.yaml: yaml: line"},
+		{"slots x duration", "cluster:\n  workers: 3\n  duration: 24h\n  service: {mean: 1us}\n  slots: 100000\n", "c.yaml:3: cluster.duration: sim: 1.81e+16 requests in 24h0m0s: want at most 50000000; lower Duration"},
+		{"workers x duration", "cluster: {workers: 10000, duration: 24h, service: {mean: 1h}, load: 0.01}\n", "c.yaml:1: cluster.duration: sim: a series of 8.64e+09 (10000 workers, every 100ms for 24h0m0s): want at most 20000000; lower Duration or Workers"},
+		{"requests of an hour", "cluster: {workers: 3, service: {mean: 1us}, duration: 1h, slots: 1000}\n", "c.yaml:1: cluster.duration: sim: 7.56e+12 requests"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := parseConfig("c.yaml", []byte(c.yaml))
@@ -157,7 +236,7 @@ func FuzzParseConfig(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		c, err := parseConfig("f", data)
 		if err == nil {
-			if err := c.scenario.Validate(); err != nil {
+			if err := errors.Join(c.scenario.Validate(), c.scenario.Fits(sim.Options{})); err != nil {
 				t.Errorf("accepted, and then: %v", err)
 			}
 		}
@@ -299,6 +378,63 @@ func TestList(t *testing.T) {
 	for _, want := range []string{"rolling", "scan-peak-ewma", "NSDI"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("%q is missing:\n%s", want, out)
+		}
+	}
+}
+
+// TestFrom_Errors: a file that tables cannot be made of is refused with the
+// field at fault, whatever is to be printed.
+func TestFrom_Errors(t *testing.T) {
+	const heads = `"scenarios":[{"name":"a"}],"policies":[{"name":"oracle"},{"name":"ringwise"}],`
+	one := func(more string) string {
+		return `{` + heads + `"runs":[{"scenario":"a","policy":"oracle","requests":9,"p50_ms":1,"p90_ms":1,"p999_ms":1,` + more + `}]}`
+	}
+	dir := t.TempDir()
+	name := filepath.Join(dir, "r.json")
+	for _, c := range []struct{ json, want string }{
+		{`{"policies":[{"name":"ringwise"}],"runs":[{}]}`, "scenarios: empty"},
+		{`{"scenarios":[{"name":"a"}],"runs":[{}]}`, "policies: empty"},
+		{`{` + heads + `"runs":[]}`, "no runs in it"},
+		{`{` + heads + `"runs":[{}]}`, `runs[0].scenario: "": want one of scenarios`},
+		{`{` + heads + `"runs":[{"scenario":"a","policy":"x"}]}`, `runs[0].policy: "x": want one of policies`},
+		{one(`"p99_ms":0`), "runs[0].p99_ms: 0: want 0.001 to 1e+15 ms"},
+		{one(`"p99_ms":1e-320`), "runs[0].p99_ms: 1e-320: want"},
+		{one(`"p99_ms":-1`), "runs[0].p99_ms: -1: want"},
+		{one(`"p99_ms":1e300`), "runs[0].p99_ms: 1e+300: want"},
+		{one(`"p99_ms":1,"cdf_ms":[1]`), "runs[0].cdf_ms: 1 figures: want none or 81"},
+		{one(`"p99_ms":1`), ""},
+		{`{` + heads + `"runs":[{"scenario":"a","policy":"oracle"}]}`, ""}, // nothing measured
+	} {
+		if err := os.WriteFile(name, []byte(c.json), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for _, args := range [][]string{{}, {"-markdown"}, {"-html", filepath.Join(dir, "p.html")}} {
+			var out bytes.Buffer
+			err := run(append(args, "-from", name), &out, io.Discard)
+			if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), name+": "+c.want) {
+				t.Errorf("%v of %s: error %v, want %q", args, c.json, err, c.want)
+			}
+			if strings.Contains(out.String(), "Inf") {
+				t.Errorf("%v of %s:\n%s", args, c.json, &out)
+			}
+		}
+	}
+}
+
+type full struct{}
+
+func (full) Write([]byte) (int, error) { return 0, errors.New("no space left") }
+
+// TestOutput_Full: what cannot be written is an error, so the exit status tells.
+func TestOutput_Full(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "r.json")
+	json := `{"scenarios":[{"name":"a"}],"policies":[{"name":"oracle"}],"runs":[{"scenario":"a","policy":"oracle"}]}`
+	if err := os.WriteFile(name, []byte(json), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"-list"}, {"-from", name}, {"-from", name, "-markdown"}, {"-from", name, "-judge"}} {
+		if err := run(args, full{}, io.Discard); err == nil || !strings.Contains(err.Error(), "no space left") {
+			t.Errorf("%v: error %v, want that of the writer", args, err)
 		}
 	}
 }

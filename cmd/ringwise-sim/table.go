@@ -5,6 +5,7 @@ import (
 	"io"
 	"math"
 	"slices"
+	"strings"
 )
 
 // query selects runs.
@@ -36,12 +37,16 @@ var quantiles = map[string]func(*summary) float64{
 }
 
 // ratio is the geometric mean over seeds of one figure of a over that of b at
-// the same seed; NaN where there is none.
+// the same seed; NaN where there is none, or where a figure is 0: less than the
+// microsecond it is rounded to, or nothing measured.
 func ratio(a, b []*summary, f func(*summary) float64) float64 {
 	sum, n := 0.0, 0
 	for _, x := range a {
 		for _, y := range b {
 			if x.Seed == y.Seed {
+				if f(x) == 0 || f(y) == 0 {
+					return math.NaN()
+				}
 				sum += math.Log(f(x) / f(y))
 				n++
 			}
@@ -152,6 +157,68 @@ func writeTables(w io.Writer, set *runSet) {
 		}
 		fmt.Fprintln(w)
 	}
+}
+
+// ahead is by how much a peer must lead to be called so: less is within what
+// another seed changes.
+const ahead = 0.01
+
+func ours(policy string) bool { return strings.HasPrefix(policy, "ringwise") }
+
+// rival is what a policy is compared with: ringwise on the same signals, so
+// with feedback where the peer has it, and nil for ours and the oracle.
+func (set *runSet) rival(policy string) []float64 {
+	if ours(policy) || policy == "oracle" {
+		return nil
+	}
+	name := "ringwise-local"
+	for i := range set.Runs {
+		if r := &set.Runs[i]; r.Policy == policy && r.Feedback {
+			name = "ringwise"
+		}
+	}
+	cells := set.cells("p99")
+	for i, p := range set.Policies {
+		if p.Name == name {
+			return cells[i]
+		}
+	}
+	return nil
+}
+
+// writeMarkdown prints the ratios of p99 as a markdown table, in bold those of
+// peers that are ahead of ringwise, and below it who is ahead where.
+func writeMarkdown(w io.Writer, set *runSet) {
+	cells := set.cells("p99")
+	leads := make([][]string, len(set.Scenarios))
+	fmt.Fprint(w, "| p99 / oracle |")
+	for _, s := range set.Scenarios {
+		fmt.Fprintf(w, " %s |", s.Name)
+	}
+	fmt.Fprintf(w, " geo | worst |\n|---|%s---|---|\n", strings.Repeat("---|", len(set.Scenarios)))
+	for i, p := range set.Policies {
+		rival := set.rival(p.Name)
+		fmt.Fprintf(w, "| %s |", p.Name)
+		for j, v := range cells[i] {
+			cell := short(v)
+			if rival != nil && v < rival[j]*(1-ahead) {
+				cell = "**" + cell + "**"
+				leads[j] = append(leads[j], fmt.Sprintf("%s by %.0f %%", p.Name, 100*(1-v/rival[j])))
+			}
+			fmt.Fprintf(w, " %s |", cell)
+		}
+		fmt.Fprintf(w, " %s | %s |\n", short(geo(cells[i])), short(slices.Max(cells[i])))
+	}
+	var text []string
+	for j, s := range set.Scenarios {
+		if leads[j] != nil {
+			text = append(text, s.Name+": "+strings.Join(leads[j], ", "))
+		}
+	}
+	if text == nil {
+		text = []string{"nowhere"}
+	}
+	fmt.Fprintf(w, "\nPeers ahead of ringwise on the same signals by more than %.0f %%: %s.\n", 100*ahead, strings.Join(text, "; "))
 }
 
 // short writes a figure in at most eight characters.
