@@ -2,6 +2,7 @@ package goredis
 
 import (
 	"errors"
+	"strconv"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -23,8 +24,8 @@ var verdicts = map[string]ringwise.Verdict{
 	"WRONGPASS":   ringwise.Fault,
 	"OOM":         ringwise.Overload,
 	"TRYAGAIN":    ringwise.Overload,
-	"MOVED":       ringwise.StaleTopology,
-	"ASK":         ringwise.StaleTopology,
+	"MOVED":       ringwise.Fault, // a node of a Redis Cluster, which does not have all keys
+	"ASK":         ringwise.Fault,
 }
 
 // Classify says what an error of go-redis tells of the node it came from; New
@@ -32,6 +33,9 @@ var verdicts = map[string]ringwise.Verdict{
 func Classify(err error) ringwise.Verdict {
 	if reply, ok := errors.AsType[redis.Error](err); ok {
 		word, rest, _ := strings.Cut(reply.Error(), " ")
+		if word == "" {
+			return ringwise.Broken // no Redis sends an error of no words
+		}
 		if v, ok := verdicts[word]; ok {
 			return v
 		}
@@ -46,5 +50,40 @@ func Classify(err error) ringwise.Verdict {
 	case errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted):
 		return ringwise.Overload // more calls to this node than its pool has connections
 	}
-	return ringwise.Classify(err)
+	if v := ringwise.Classify(err); v != ringwise.Unknown || !breach(err) {
+		return v
+	}
+	return ringwise.Broken
+}
+
+// types begin a reply: RESP2 and RESP3, redis.io/docs/reference/protocol-spec.
+const types = "+-:$*_#,(!=%~|>"
+
+// breach tells a reply that no Redis sends. go-redis has only words for it, and
+// uses the same ones for a sound reply that the command's Go type cannot hold:
+// what tells them apart is the byte that the quoted reply begins with. Two
+// cannot be told: a number that is none (":x") stays Unknown, and a SliceCmd of
+// the caller's own for a command that answers with a string is a breach.
+func breach(err error) bool {
+	if e, ok := errors.AsType[*strconv.NumError](err); ok {
+		return e.Func == "Atoi" // the length of a reply; its values are not read so
+	}
+	said := err.Error()
+	if strings.HasPrefix(said, "redis: invalid reply: ") || strings.HasPrefix(said, "redis: invalid line") ||
+		strings.HasPrefix(said, "redis: connection unusable") {
+		return true
+	}
+	if !strings.HasPrefix(said, "redis: can't parse ") {
+		return false
+	}
+	at := strings.IndexByte(said, '"')
+	if at < 0 {
+		return false
+	}
+	quoted, bad := strconv.QuotedPrefix(said[at:])
+	if bad != nil {
+		return false
+	}
+	line, bad := strconv.Unquote(quoted)
+	return bad == nil && line != "" && strings.IndexByte(types, line[0]) < 0
 }

@@ -25,7 +25,7 @@ var blocking = set(`blmove blmpop blpop brpop brpoplpush bzmpop bzpopmax bzpopmi
 // stateful commands change the connection they run on, which a pool then hands
 // to somebody else.
 var stateful = set(`asking auth discard exec hello monitor multi psubscribe quit readonly readwrite reset
-	select ssubscribe subscribe unwatch watch`)
+	select ssubscribe subscribe sunsubscribe sync psync punsubscribe unsubscribe unwatch watch`)
 
 func set(names string) map[string]bool {
 	m := map[string]bool{}
@@ -41,15 +41,41 @@ func blocks(cmd redis.Cmder) bool {
 	if name != "xread" && name != "xreadgroup" {
 		return blocking[name]
 	}
-	for _, arg := range cmd.Args()[1:] {
-		switch s, _ := arg.(string); strings.ToLower(s) {
+	b, _ := streamOptions(cmd)
+	return b
+}
+
+// streamOptions reads those of XREAD and XREADGROUP: whether BLOCK is among
+// them, and which argument is the first key, 0 where there is none.
+func streamOptions(cmd redis.Cmder) (block bool, key int) {
+	args, at := cmd.Args(), 1
+	if cmd.Name() == "xreadgroup" {
+		at = 4 // after GROUP and two names, whatever they are
+	}
+	for ; at < len(args); at++ {
+		switch strings.ToLower(text(args[at])) {
 		case "block":
-			return true
+			block = true
 		case "streams": // keys and IDs follow, whatever they look like
-			return false
+			return block, at + 1
 		}
 	}
-	return false
+	return block, 0
+}
+
+// text is an argument that is sent as it stands; empty for any other.
+func text(arg any) string {
+	switch s := arg.(type) {
+	case string:
+		return s
+	case *string:
+		if s != nil {
+			return *s
+		}
+	case []byte:
+		return string(s)
+	}
+	return ""
 }
 
 type strongRead struct{}

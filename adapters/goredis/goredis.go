@@ -1,13 +1,15 @@
 // Package goredis puts a ringwise.Router behind a go-redis client. The front
 // client has no connections: each command goes to a client of the node that
 // the Router picks, reads to replicas and primary, everything else to the
-// primary. See the README for the pitfalls.
+// primary. Every node is a candidate for every key; the Router is told a
+// command's first key all the same, for a canary by share of keys, key parsers
+// and hot keys. See the README for the pitfalls.
 package goredis
 
 import (
 	"context"
 	"errors"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -24,7 +26,9 @@ type Options struct {
 	// dial would come on top). ReadTimeout must not be negative.
 	Redis redis.Options
 	// OnNode is called with each node's client before its first command, for
-	// tracing (redisotel) and hooks. It must not call the Client.
+	// tracing (redisotel) and hooks. It must not call the Client. Where it
+	// panics, so does the command, and the next one calls it again: a node is
+	// never used without it.
 	OnNode func(id string, node *redis.Client)
 	// Router is further wiring of the Router. New begins with Classify and
 	// DefaultTuning, but with a MaxOut under which all nodes but one may be out
@@ -44,11 +48,8 @@ type Client struct {
 	router *ringwise.Router
 	opt    Options
 
-	// mu guards nodes, which has a client per worker ID, made at first use.
-	// OnNode is called under it, nothing else is.
-	mu     sync.RWMutex
-	nodes  map[string]*redis.Client
-	closed bool
+	nodes  *nodes
+	closed atomic.Bool
 }
 
 // New makes a front over workers: one with RolePrimary, the others with
@@ -75,7 +76,14 @@ func New(workers []ringwise.Worker, opt Options) (*Client, error) {
 	}
 	front := *o
 	front.Addr, front.MinIdleConns = "goredis-front.invalid:0", 0 // never dialled: see hook.DialHook
-	c := &Client{Client: redis.NewClient(&front), router: r, opt: opt, nodes: map[string]*redis.Client{}}
+	c := &Client{Client: redis.NewClient(&front), router: r, opt: opt, nodes: &nodes{
+		known:  func(id string) bool { _, ok := r.Ref(id); return ok },
+		opt:    opt,
+		began:  time.Now(),
+		linger: 2 * o.ReadTimeout,
+		byID:   map[string]*node{},
+		gone:   map[*node]bool{},
+	}}
 	h := &hook{c: c}
 	c.AddHook(h)
 	h.sealed = true
@@ -95,33 +103,35 @@ func (c *Client) Router() *ringwise.Router { return c.router }
 // Close closes the Router, the nodes' clients and the front. A second Close
 // does nothing.
 func (c *Client) Close() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closed {
+	if !c.closed.CompareAndSwap(false, true) {
 		return nil
 	}
-	c.closed = true
-	errs := []error{c.router.Close(), c.Client.Close()}
-	for _, n := range c.nodes {
-		errs = append(errs, n.Close())
-	}
-	return errors.Join(errs...)
+	return errors.Join(c.router.Close(), c.Client.Close(), c.nodes.close())
 }
 
 // Primary is the primary's own client, for what is refused on the front:
-// PubSub, Conn, WithTimeout. The Router does not see what is done with it.
+// PubSub, Conn, WithTimeout. The Router does not see what is done with it. It
+// is closed some time after the worker left the topology or moved: ask again
+// then.
 func (c *Client) Primary() (*redis.Client, error) {
 	plan, err := c.router.Plan(ringwise.Request{Any: true, Intent: ringwise.Pinned}, nil)
 	if err != nil {
 		return nil, err
 	}
-	return c.node(plan[0]), nil
+	n := c.nodes.use(plan[0])
+	n.lent.Store(true)
+	c.nodes.release(n)
+	return n.client, nil
 }
 
 // Watch runs fn in one connection to the primary, as redis.Client.Watch does.
 // It holds a reservation; its time is the caller's own, so there is no verdict.
 func (c *Client) Watch(ctx context.Context, fn func(*redis.Tx) error, keys ...string) (err error) {
-	if held := c.hold(func(n *redis.Client) error {
+	var q ringwise.Request
+	if len(keys) > 0 {
+		q.Key = keys[0]
+	}
+	if held := c.hold(q, func(n *redis.Client) error {
 		err = n.Watch(ctx, fn, keys...)
 		return nil
 	}); held != nil {
@@ -132,47 +142,21 @@ func (c *Client) Watch(ctx context.Context, fn func(*redis.Tx) error, keys ...st
 
 // hold reserves the primary for as long as the caller likes: no latency is
 // learnt from it, and only a fault is a verdict.
-func (c *Client) hold(run func(*redis.Client) error) error {
-	ch, err := c.router.Route(ringwise.Request{Any: true, Intent: ringwise.Write, Stream: true})
+func (c *Client) hold(q ringwise.Request, run func(*redis.Client) error) error {
+	q.Any, q.Intent, q.Stream = true, ringwise.Write, true
+	ch, err := c.router.Route(q)
 	if err != nil {
 		return err
 	}
 	o := ringwise.Outcome{Verdict: ringwise.Ignore}
 	defer func() { ch.DoneWith(o) }() // also when run panics
-	err = run(c.node(ch))
+	n := c.nodes.use(ch)
+	defer c.nodes.release(n)
+	err = run(n.client)
 	if v := Classify(err); v == ringwise.Fault || v == ringwise.Broken {
 		o.Verdict = v
 	}
 	return err
-}
-
-// node is the client of the chosen worker.
-func (c *Client) node(ch ringwise.Choice) *redis.Client {
-	c.mu.RLock()
-	n := c.nodes[ch.ID()]
-	c.mu.RUnlock()
-	if n != nil && n.Options().Addr == ch.Addr() {
-		return n
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if n := c.nodes[ch.ID()]; n != nil {
-		if n.Options().Addr == ch.Addr() {
-			return n
-		}
-		time.AfterFunc(2*c.opt.Redis.ReadTimeout, func() { _ = n.Close() }) // the worker moved: let its last calls end
-	}
-	o := c.opt.Redis
-	o.Addr, o.NodeAddress = ch.Addr(), ""
-	n = redis.NewClient(&o)
-	c.nodes[ch.ID()] = n
-	if c.closed {
-		_ = n.Close() // a pick from before Close
-	}
-	if c.opt.OnNode != nil {
-		c.opt.OnNode(ch.ID(), n)
-	}
-	return n
 }
 
 // process is the front's way of a single command.
@@ -181,7 +165,7 @@ func (c *Client) process(ctx context.Context, cmd redis.Cmder) error {
 	case stateful[cmd.Name()]:
 		return &UnsupportedError{Op: cmd.FullName()}
 	case blocks(cmd):
-		return c.hold(func(n *redis.Client) error { return n.Process(ctx, cmd) })
+		return c.hold(keyed(ringwise.Request{}, cmd), func(n *redis.Client) error { return n.Process(ctx, cmd) })
 	}
 	return c.do(ctx, []redis.Cmder{cmd}, intentOf(ctx, cmd), func(ctx context.Context, n *redis.Client, cmds []redis.Cmder) error {
 		return n.Process(ctx, cmds[0])
@@ -191,9 +175,13 @@ func (c *Client) process(ctx context.Context, cmd redis.Cmder) error {
 // pipeline is the front's way of a pipeline, which is one pick.
 func (c *Client) pipeline(ctx context.Context, cmds []redis.Cmder) error {
 	exec, first, last := (*redis.Client).Pipeline, 0, len(cmds)
-	if _, ok := cmds[0].(*redis.StatusCmd); ok && cmds[0].Name() == "multi" {
-		// From TxPipeline, wrapped already; the node's client wraps again.
-		exec, first, last = (*redis.Client).TxPipeline, 1, len(cmds)-1
+	if transaction(cmds) {
+		exec, first, last = (*redis.Client).TxPipeline, 1, len(cmds)-1 // the node's client wraps again
+	}
+	for _, cmd := range cmds[first:last] {
+		if stateful[cmd.Name()] {
+			return fail(cmds, &UnsupportedError{Op: cmd.FullName() + " in a pipeline"})
+		}
 	}
 	return c.do(ctx, cmds, intentOf(ctx, cmds...), func(ctx context.Context, n *redis.Client, cmds []redis.Cmder) error {
 		p := exec(n)
@@ -201,4 +189,14 @@ func (c *Client) pipeline(ctx context.Context, cmds []redis.Cmder) error {
 		_, err := p.Exec(ctx)
 		return err
 	})
+}
+
+// transaction tells what TxPipeline made: something between MULTI and EXEC.
+func transaction(cmds []redis.Cmder) bool {
+	if len(cmds) < 3 {
+		return false
+	}
+	multi, begins := cmds[0].(*redis.StatusCmd)
+	exec, ends := cmds[len(cmds)-1].(*redis.SliceCmd)
+	return begins && ends && multi.Name() == "multi" && exec.Name() == "exec"
 }

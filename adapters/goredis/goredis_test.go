@@ -56,6 +56,47 @@ func TestClient_StoppedReplica(t *testing.T) {
 	noneInFlight(t, c)
 }
 
+// TestClient_HedgesPausedReplica pauses a replica for 200 ms every second until
+// copies have won: no caller sees an error, the copies keep to their budget,
+// and with none to spend there are none.
+func TestClient_HedgesPausedReplica(t *testing.T) {
+	for _, budget := range []float64{ringwise.DefaultTuning().HedgeBudget, 0} {
+		t.Run(fmt.Sprint("budget ", budget), func(t *testing.T) {
+			servers := trio(t)
+			c := front(t, servers, Options{})
+			tuning := c.Router().Tuning()
+			tuning.HedgeBudget = budget
+			must(t, c.Router().Retune(tuning))
+			ctx := context.Background()
+			must(t, c.Set(ctx, "k", "v", 0).Err())
+			replicated(t, servers, "k", "v")
+			l := startLoad(goroutines, func(ctx context.Context) error { return c.Get(ctx, "k").Err() })
+			l.further(t, 2000)
+			bank(t, c)
+
+			sick := servers[2]
+			for round := 1; ; round++ {
+				must(t, sick.Pause())
+				time.Sleep(200 * time.Millisecond)
+				must(t, sick.Resume())
+				time.Sleep(800 * time.Millisecond)
+				if s := c.Router().Status(); budget == 0 && round == 3 || budget > 0 && s.HedgesWon >= 3 {
+					break
+				} else if round == 60 {
+					t.Fatalf("%d copies sent and %d won in %d pauses", s.Hedges, s.HedgesWon, round)
+				}
+			}
+			l.end(t, readTimeout)
+			noneInFlight(t, c)
+			s := c.Router().Status()
+			t.Logf("%d reads, %d copies, %d won", s.Picks, s.Hedges, s.HedgesWon)
+			if most := budget * (float64(s.Picks) + 500); float64(s.Hedges) > most { // 500 reads' worth were saved: ten
+				t.Errorf("%d copies of %d reads, want at most %.0f", s.Hedges, s.Picks, most)
+			}
+		})
+	}
+}
+
 // TestClient_KilledReplica ends a replica under load.
 func TestClient_KilledReplica(t *testing.T) {
 	servers := trio(t)
@@ -445,6 +486,52 @@ func TestClient_Refuses(t *testing.T) {
 		"Do watch":  func() error { return c.Do(ctx, "WATCH", "k").Err() },
 		"Do multi":  func() error { return c.Do(ctx, "multi").Err() },
 		"Do select": func() error { return c.Do(ctx, "select", 1).Err() },
+		"Pipeline.Select": func() error {
+			p := c.Pipeline()
+			kept, cmd := p.Set(ctx, "k", "v", 0), p.Select(ctx, 3)
+			_, err := p.Exec(ctx)
+			if kept.Err() != err || cmd.Err() != err {
+				t.Errorf("commands %v and %v, want both %v", kept.Err(), cmd.Err(), err)
+			}
+			return err
+		},
+		"Pipeline multi": func() error {
+			p := c.Pipeline()
+			_ = p.Process(ctx, redis.NewStatusCmd(ctx, "multi"))
+			_, err := p.Exec(ctx)
+			return err
+		},
+		"Pipeline multi and exec": func() error {
+			p := c.Pipeline()
+			_ = p.BatchProcess(ctx, redis.NewStatusCmd(ctx, "multi"), redis.NewSliceCmd(ctx, "exec"))
+			_, err := p.Exec(ctx)
+			return err
+		},
+		"Pipeline Do multi to exec": func() error {
+			_, err := c.Pipelined(ctx, func(p redis.Pipeliner) error {
+				p.Do(ctx, "MULTI")
+				p.Set(ctx, "k", "v", 0)
+				p.Do(ctx, "EXEC")
+				return nil
+			})
+			return err
+		},
+		"Pipeline monitor": func() error {
+			_, err := c.Pipelined(ctx, func(p redis.Pipeliner) error { p.Do(ctx, []byte("Monitor")); return nil })
+			return err
+		},
+		"Pipeline subscribe": func() error {
+			_, err := c.Pipelined(ctx, func(p redis.Pipeliner) error { p.Do(ctx, "subscribe", "ch"); return nil })
+			return err
+		},
+		"TxPipeline watch": func() error {
+			_, err := c.TxPipelined(ctx, func(p redis.Pipeliner) error { p.Do(ctx, "watch", "k"); return nil })
+			return err
+		},
+		"TxPipeline select": func() error {
+			_, err := c.TxPipelined(ctx, func(p redis.Pipeliner) error { p.Select(ctx, 1); p.Set(ctx, "k", "v", 0); return nil })
+			return err
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := call()
@@ -455,6 +542,11 @@ func TestClient_Refuses(t *testing.T) {
 	}
 	if got := picks(c) - was; got != 0 {
 		t.Errorf("%d picks", got)
+	}
+	for _, name := range []string{"set", "select", "multi", "exec", "watch", "monitor", "subscribe"} {
+		if n := calls(t, servers[0])[0][name]; n != 0 {
+			t.Errorf("the primary got %d %s", n, name)
+		}
 	}
 	// A hook added to the front would never run: it says so from then on.
 	c2 := front(t, servers, Options{})
@@ -568,6 +660,9 @@ func TestClient_PipelineRetried(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			servers := trio(t)
 			c := front(t, servers, Options{})
+			tuning := c.Router().Tuning()
+			tuning.HedgeBudget = 0 // a copy that wins leaves nothing to retry
+			must(t, c.Router().Retune(tuning))
 			ctx := context.Background()
 			must(t, c.Set(ctx, "k", "v", 0).Err())
 			replicated(t, servers, "k", "v")

@@ -78,7 +78,7 @@ func (c *Client) do(ctx context.Context, cmds []redis.Cmder, intent ringwise.Int
 		cmds []redis.Cmder
 		err  error
 	}
-	q := ringwise.Request{Any: true, Intent: intent, Timeout: c.opt.Redis.ReadTimeout}
+	q := keyed(ringwise.Request{Intent: intent, Timeout: c.opt.Redis.ReadTimeout}, cmds...)
 	var template []redis.Cmder
 	if intent != ringwise.Write {
 		template, q.Idempotent = clone(cmds)
@@ -88,7 +88,9 @@ func (c *Client) do(ctx context.Context, cmds []redis.Cmder, intent ringwise.Int
 		if q.Idempotent {
 			a.cmds, _ = clone(template)
 		}
-		a.err = run(ctx, c.node(ch), a.cmds)
+		n := c.nodes.use(ch)
+		defer c.nodes.release(n)
+		a.err = run(ctx, n.client, a.cmds)
 		return a, blame(ctx, a.err)
 	})
 	if got.cmds == nil { // no worker, or the caller left
