@@ -1,0 +1,6 @@
+//go:build light
+
+package peers
+
+// goZero is left out by -tags light.
+var goZero []PickerPeer
