@@ -59,7 +59,7 @@ func (r *Router) columns(sn *snapshot, now int64) []column {
 		st, cold := n.st, n.st.cold
 		col := &cols[slot]
 		*col = column{st: st, node: n, pre: 1}
-		rep, fresh := &cold.report, r.fresh(cold, c, now)
+		rep, fresh := cold.report(), r.fresh(cold, c, now)
 		var p99 time.Duration
 		if fresh {
 			p99 = rep.RTTP99.Or(0)

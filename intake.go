@@ -57,37 +57,39 @@ func (r *Router) reportLocked(rep Report, now int64, wall time.Time) error {
 		r.counters.rebased.Add(1)
 	}
 	r.counters.reports[ReportOK].Add(1)
-	if cold.taken > 0 {
+	next := &reported{Report: rep}
+	if was := cold.last; was != nil {
 		gap := min(max(now-cold.taken, 0), int64(time.Minute))
-		if cold.every == 0 {
-			cold.every = gap
+		next.keyStats, next.every = was.keyStats, was.every
+		if next.every == 0 {
+			next.every = gap
 		}
-		cold.every += int64(intervalGain * float64(gap-cold.every))
+		next.every += int64(intervalGain * float64(gap-next.every))
 	}
 	flags := func(rep *Report) [5]bool {
 		return [...]bool{rep.Compacting.Or(false), rep.Repairing.Or(false), rep.Recovering.Or(false),
 			rep.ReadOnly.Or(false), rep.HealthFailed.Or(false)}
 	}
-	first, stale := cold.taken == 0, sn.cols[slot].flags&flagStale != 0
-	changed := first || stale || flags(&cold.report) != flags(&rep)
-	cold.report, cold.taken = rep, max(now, 1)
+	first, stale := cold.last == nil, sn.cols[slot].flags&flagStale != 0
+	changed := first || stale || flags(cold.report()) != flags(&rep)
 	if cold.meter == nil {
 		cold.meter = &meter{}
 	}
 	cold.meter.measure(&rep, now)
-	cold.keys.take(&rep, now)
-	stored := &reported{Report: rep, readings: cold.meter.read, keyStats: cold.keys, every: cold.every}
+	next.readings = cold.meter.read
+	next.take(&rep, now)
+	cold.last, cold.taken = next, max(now, 1)
 	reports := make([]*reported, len(sn.cols))
 	copy(reports, sn.reports)
-	reports[slot] = stored
-	next := *sn
-	next.reports = reports
+	reports[slot] = next
+	seen := *sn
+	seen.reports = reports
 	if changed {
-		next.cols = r.columns(&next, now)
+		seen.cols = r.columns(&seen, now)
 	}
-	r.publish(&next, now)
+	r.publish(&seen, now)
 	if rep.HealthFailed.Or(false) {
-		r.failHealth(&next, sn.nodes[slot], now)
+		r.failHealth(&seen, sn.nodes[slot], now)
 	}
 	return nil
 }

@@ -211,12 +211,14 @@ func (r *Router) foldWorker(sn *snapshot, slot uint16, now int64) {
 		f.busy = true
 	}
 	for ln := range lanes {
-		st.rtt[ln].rotate(now, histogramWidth*rttSubWindows)
+		if h := st.rtt[ln].Load(); h != nil {
+			h.rotate(now, histogramWidth*rttSubWindows)
+		}
 	}
 	if st.cold.taken > 0 && !r.fresh(st.cold, c, now) && st.cold.state != Down {
 		r.refresh(Refresh{Reason: RefreshStaleReport, Worker: col.node.ID}, now)
 	}
-	if rep := &st.cold.report; st.cold.taken > 0 && r.fresh(st.cold, c, now) {
+	if rep := st.cold.report(); st.cold.taken > 0 && r.fresh(st.cold, c, now) {
 		if p99, ok := rep.RTTP99.Get(); ok && p99 > 0 {
 			f.geo, f.geoN = f.geo+math.Log(float64(p99)), f.geoN+1
 		}
@@ -263,7 +265,7 @@ func (r *Router) judge(sn *snapshot, col *column, ln int, now int64, lat float64
 	} else {
 		cl.turned = 0
 	}
-	sick := cl.failing || cl.slow || st.cold.report.HealthFailed.Or(false) && r.fresh(st.cold, sn.coef, now)
+	sick := cl.failing || cl.slow || st.cold.report().HealthFailed.Or(false) && r.fresh(st.cold, sn.coef, now)
 	if sick != cl.sick {
 		cl.sick, r.fold.busy = sick, true
 	}
@@ -350,7 +352,7 @@ func (r *Router) expire(st *workerState, l uint64) {
 
 // fresh tells whether a worker's last report is within its trust window.
 func (r *Router) fresh(cold *coldState, c *coefficients, now int64) bool {
-	return cold.taken > 0 && c.trusts(cold.taken, cold.every, now)
+	return cold.taken > 0 && c.trusts(cold.taken, cold.last.every, now)
 }
 
 // publishFold makes the next snapshot of what the fold found. The caller

@@ -123,7 +123,7 @@ func (c Choice) FirstByte() {
 	h := c.n.hub
 	sn, now := h.snap.Load(), h.now()
 	sn.coef.train(&st.lane[ln], &sn.fleet[ln], now, float64(clamp(now-c.start, 1, maxSample)), 0)
-	st.rtt[ln].record(time.Duration(now - c.start))
+	st.record(ln, time.Duration(now-c.start))
 }
 
 // Extend keeps the reservation from expiring until the choice is closed, for
@@ -177,7 +177,7 @@ func (h *hub) observe(c Choice, rtt time.Duration, err error) {
 		return
 	}
 	sn.coef.train(ls, &sn.fleet[ln], now, float64(min(int64(rtt), maxSample)), 0)
-	st.rtt[ln].record(rtt)
+	st.record(ln, rtt)
 	st.heard(ln, now)
 	if ls.pen.load()&penAttention != 0 {
 		h.succeeded(c.n, sn, ln, now, leaseGen(l), false)
@@ -324,7 +324,7 @@ func (h *hub) settle(sn *snapshot, e *end, o *Outcome) {
 		}
 		c.train(ls, f, e.now, rtt, service)
 		st.heard(e.lane, e.now)
-		st.rtt[e.lane].record(e.rtt)
+		st.record(e.lane, e.rtt)
 		if sample, neutral = rtt, false; service > 0 {
 			sample = service
 			st.waited[e.lane].Add(e.size * uint64(max(rtt-service, 0)))

@@ -78,7 +78,7 @@ func (g *rig) health(id string, lane int) health {
 	ls, cl := &st.lane[lane], &st.cold.lane[lane]
 	h := health{
 		Latency: g.latency(id, lane), Memory: memLevelOf(ls.mem.Load()), Pen: ls.pen.load(), Failed: st.failed[lane].Load(),
-		Answers: math.Round(cl.answers*1000) / 1000, Fails: cl.failures, RTTs: uint64(st.rtt[lane].stats().Count),
+		Answers: math.Round(cl.answers*1000) / 1000, Fails: cl.failures, RTTs: uint64(st.answers(lane).Count),
 		Mean: s.Read.Mean, Samples: s.Read.Samples,
 	}
 	if lane == laneWrite {

@@ -45,15 +45,6 @@ type column struct {
 	flags uint32
 }
 
-// reported is a worker's last accepted report with what its windows say.
-// Immutable once published.
-type reported struct {
-	Report
-	readings
-	keyStats
-	every int64 // smoothed interval of its reports, ns
-}
-
 // snapshot is one consistent state of everything a Pick reads but the live
 // words. It is replaced whole and never edited after Store: a Pick keeps the
 // one it loaded, whatever goes on meanwhile.

@@ -1,6 +1,9 @@
 package ringwise
 
-import "sync/atomic"
+import (
+	"sync/atomic"
+	"time"
+)
 
 // lanes: reads (and unspecified requests) and writes have each their own
 // latency, failures and penalty; requests in flight are shared.
@@ -36,7 +39,7 @@ type workerState struct {
 	lane [lanes]laneState
 
 	// What fills the line of the write lane changes seldom or never.
-	rtt     [lanes]*rttHistogram
+	rtt     [lanes]atomic.Pointer[rttHistogram] // nil until the lane's first answer
 	cold    *coldState
 	retryAt atomic.Int64 // ns; an Overload verdict came then, or asked for no picks until then
 
@@ -77,12 +80,10 @@ type coldState struct {
 	turns  uint64    // how often they have
 	leaks  uint64    // reservations that expired
 
-	clock  reportClock
-	report Report
-	taken  int64  // when the last report arrived, ns
-	every  int64  // smoothed interval of reports, ns
-	meter  *meter // nil until it reports
-	keys   keyStats
+	clock reportClock
+	last  *reported // nil until it reports; what the snapshot has
+	taken int64     // when the last report arrived, ns
+	meter *meter    // nil until it reports
 
 	state State
 	watch workerWatch
@@ -107,17 +108,50 @@ type coldLane struct {
 	lowGen    uint8 // of the penalty they belong to
 	failing   bool  // over ErrorRateHigh and not yet under ErrorRateLow
 	slow      bool  // over SlowRatio times the fleet
+	sick      bool  // failing, slow or of failed health
 	turned    int64 // since when slow looks to have changed; 0: it does not
 	told      int   // folds since then in which the worker answered or was silent
-	sick      bool  // failing, slow or of failed health
 }
 
 func newWorkerState() *workerState {
-	st := &workerState{cold: &coldState{}}
-	for i := range st.rtt {
-		st.rtt[i] = new(rttHistogram)
+	return &workerState{cold: &coldState{}}
+}
+
+// reported is a worker's last accepted report with what its windows say.
+// Immutable once published.
+type reported struct {
+	Report
+	readings
+	keyStats
+	every int64 // smoothed interval of its reports, ns
+}
+
+// report is the worker's last, one that says nothing where there is none.
+func (c *coldState) report() *Report {
+	if c.last == nil {
+		return &noReport
 	}
-	return st
+	return &c.last.Report
+}
+
+var noReport Report
+
+// record counts an answer of a lane.
+func (st *workerState) record(ln int, rtt time.Duration) {
+	h := st.rtt[ln].Load()
+	if h == nil {
+		st.rtt[ln].CompareAndSwap(nil, new(rttHistogram))
+		h = st.rtt[ln].Load()
+	}
+	h.record(rtt)
+}
+
+// answers are the RTTs of a lane.
+func (st *workerState) answers(ln int) RTTStats {
+	if h := st.rtt[ln].Load(); h != nil {
+		return h.stats()
+	}
+	return RTTStats{}
 }
 
 // heard ends the silence of both lanes at an answer on one, where both are in

@@ -243,12 +243,13 @@ func (r *Router) laneStatus(sn *snapshot, ln int) LaneStatus {
 func workerStatus(sn *snapshot, slot uint16, now int64) WorkerStatus {
 	col := &sn.cols[slot]
 	n, st, cold := col.node, col.st, col.st.cold
+	rep := cold.report()
 	w := WorkerStatus{ID: n.ID, Addr: n.Addr, Zone: n.Zone, Rack: n.Rack, Role: n.Role.String(), State: cold.state.String(),
 		Weight: n.Weight, InFlight: st.inFlight(), Picks: st.issued.Load(), Leaked: cold.leaks,
 		Read: workerLane(sn, col, laneRead, now), Write: workerLane(sn, col, laneWrite, now),
 		Stale: col.flags&flagStale != 0, Unconfirmed: col.flags&flagUnconfirmed != 0,
 		UsualInFlight: cold.watch.median, Saturated: col.flags&flagSaturated != 0, Share: cold.watch.share(),
-		Version: cold.report.Version.Or(0), RetryAfter: time.Duration(max(st.retryAt.Load()-now, 0))}
+		Version: rep.Version.Or(0), RetryAfter: time.Duration(max(st.retryAt.Load()-now, 0))}
 	w.FailedProbes = cold.probe.fails
 	if cold.probe.result > 0 {
 		w.LastProbe = time.Duration(max(now-cold.probe.result, 1))
@@ -259,8 +260,8 @@ func workerStatus(sn *snapshot, slot uint16, now int64) WorkerStatus {
 	for _, f := range []struct {
 		on   Opt[bool]
 		name string
-	}{{cold.report.Compacting, "compacting"}, {cold.report.Repairing, "repairing"}, {cold.report.Recovering, "recovering"},
-		{cold.report.ReadOnly, "read-only"}, {cold.report.HealthFailed, "health check failed"}} {
+	}{{rep.Compacting, "compacting"}, {rep.Repairing, "repairing"}, {rep.Recovering, "recovering"},
+		{rep.ReadOnly, "read-only"}, {rep.HealthFailed, "health check failed"}} {
 		if f.on.Or(false) {
 			w.Flags = append(w.Flags, f.name)
 		}
@@ -281,7 +282,7 @@ func workerLane(sn *snapshot, col *column, ln int, now int64) WorkerLane {
 	}
 	lat := c.latency(ls, float64(col.base[ln]), st.busy.Load(), uint64(st.inFlight()), now)
 	w := WorkerLane{Phase: p.shown().String(), Share: share, Backoff: max(p.level()-1, 0), Latency: nanos(lat),
-		Score: points(lat * float64(col.pre) * sn.fleet[ln].bare), RTT: st.rtt[ln].stats(),
+		Score: points(lat * float64(col.pre) * sn.fleet[ln].bare), RTT: st.answers(ln),
 		Failures: st.failed[ln].Load(), Unknown: st.unknown[ln].Load()}
 	if p.phase() == Cooldown {
 		w.Until = time.Duration(max(p.at()-now, 0))

@@ -38,8 +38,8 @@ const (
 // three times what the series differs from itself two values ago: that is
 // noise, and in a saw next to nothing.
 type saw struct {
-	x, noise [2]float64 // the last value and the one before; variances
-	apart    float64    // mean square of the difference over two values
+	x, noise [2]float32 // the last value and the one before; variances
+	apart    float32    // mean square of the difference over two values
 	n        uint16
 	sign     int8
 	flips    uint8
@@ -47,12 +47,13 @@ type saw struct {
 
 // next takes in a value with the variance that counting gives it, and tells
 // whether this is a saw.
-func (s *saw) next(x, noise float64) bool {
+func (s *saw) next(value, variance float64) bool {
+	x, noise := float32(value), float32(variance)
 	if s.n >= 2 {
 		// A step is no noise: it counts as three times the usual at most.
 		d := x - s.x[1]
 		d2 := min(d*d, 9*s.apart+sawStep*sawStep/4*x*x)
-		s.apart += (d2 - s.apart) / float64(min(s.n-1, sawMemory))
+		s.apart += (d2 - s.apart) / float32(min(s.n-1, sawMemory))
 	}
 	if s.n >= 1 {
 		d, sign := x-s.x[0], int8(1)
@@ -60,7 +61,7 @@ func (s *saw) next(x, noise float64) bool {
 			sign = -1
 		}
 		switch {
-		case math.Abs(d) <= sawStep*(x+s.x[0])/2 || d*d <= sawSigma*sawSigma*max(noise+s.noise[0], s.apart):
+		case max(d, -d) <= sawStep*(x+s.x[0])/2 || d*d <= sawSigma*sawSigma*max(noise+s.noise[0], s.apart):
 			s.sign, s.flips = 0, 0
 		case sign == -s.sign:
 			s.sign, s.flips = sign, min(s.flips+1, sawFlips)
@@ -68,7 +69,7 @@ func (s *saw) next(x, noise float64) bool {
 			s.sign, s.flips = sign, 0
 		}
 	}
-	s.x, s.noise = [2]float64{x, s.x[0]}, [2]float64{noise, s.noise[0]}
+	s.x, s.noise = [2]float32{x, s.x[0]}, [2]float32{noise, s.noise[0]}
 	s.n = min(s.n+1, math.MaxUint16)
 	return s.saws()
 }
