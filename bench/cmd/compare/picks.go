@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/ringwise/ringwise"
@@ -28,10 +29,16 @@ func pickFleet(n int) peers.Fleet {
 	return peers.NewFleet(n, 0).Weighted()
 }
 
+// pickSlices is how many times longer slices are here. What the others throw
+// away in their turns sweeps the caches, and a slice that is all warm-up tells
+// of memory, not of a pick.
+const pickSlices = 5
+
 func (r *run) picks() error {
-	r.section("Name a worker and hear how it went", fmt.Sprintf(`ns for a pick and its close together, median (quartiles), 1 M random keys, %d requests open, each closed once and within its slice; weights 1, 2 and 4 (equal at 10,000 workers), latencies of 1 to 2 ms by worker. What ringwise's Run does ten times a second, some 0.1 µs a worker, is done between the slices.
+	r.section("Name a worker and hear how it went", fmt.Sprintf(`ns for a pick and its close together, median (quartiles), 1 M random keys, %d requests open, each closed once and within its slice; weights 1, 2 and 4 (equal at 10,000 workers), latencies of 1 to 2 ms by worker. What ringwise's Run does ten times a second, some 0.1 µs a worker, is done between the slices. Slices are %d times as long as elsewhere here, and
+still begin cold: what some libraries throw away has swept the caches, and ringwise reads a table of 1 MB.
 The ratio goes against the fastest peer that reads in flight or latency of each request ("live"); ringwise is given the RTT, "closed by Done" reads the clock at the end as the live peers
-do. Latency as the peers measure it is that of this loop, some µs. bitly/go-hostpool counts those under 1 ms as 0, so it is warmed with one answer of 2 ms from each worker.`, peers.Window))
+do. Latency as the peers measure it is that of this loop, some µs. bitly/go-hostpool counts those under 1 ms as 0, so it is warmed with one answer of 2 ms from each worker.`, peers.Window, pickSlices))
 	for _, n := range r.sizes {
 		var cs []measure.Contender
 		var used []peers.PickerPeer
@@ -54,7 +61,7 @@ do. Latency as the peers measure it is that of this loop, some µs. bitly/go-hos
 		}
 		empty, drain := peers.Empty()
 		cs = append(cs, measure.Contender{Name: "empty loop", Run: closing(&walk{keys: r.keys.random}, empty, drain)})
-		series := measure.Interleave(cs, r.slice, r.rounds)
+		series := measure.Interleave(cs, pickSlices*r.slice, r.rounds)
 		t := &report.Table{Head: []string{fmt.Sprintf("%d workers", n), "ns", "allocations", "live", "goes by"}}
 		var live []measure.Series
 		var bars []report.Bar
@@ -207,7 +214,8 @@ func loopAlone(w *walk) time.Duration {
 // parallel is one goroutine beside two.
 func (r *run) parallel() error {
 	r.section("One goroutine and two", `Pick and Observe, each goroutine with keys of its own; ns of wall time an operation in all; the gain is one over two, round by round. "one hot key": both
-send nothing but the same key, so they share its three workers' counts. Lookups share nothing that is written.`)
+send nothing but the same key, so they share its three workers' counts. Lookups share nothing that is written. "a word handed over": two goroutines that wait for each other's
+write in turn, which no library has a part in; a pick and its close touch three or four lines that another core may have written last.`)
 	t := &report.Table{Head: []string{"", "one, ns", "two, ns", "gain"}}
 	for _, n := range r.sizes {
 		f := pickFleet(n)
@@ -258,6 +266,7 @@ send nothing but the same key, so they share its three workers' counts. Lookups 
 		loops[i] = func(w *walk) func(int) { return closing(w, loop, func() {}) }
 	}
 	r.gain(t, "two-goroutines/lookup3", fmt.Sprintf("lookup of 3, %d workers", n), pairOf(r.keys.random, loops[0], loops[1], loops[2]))
+	t.Row("a word handed over", "", ns(handOver(r.rounds)), "")
 	r.table(t)
 	return nil
 }
@@ -284,4 +293,31 @@ func (r *run) gain(t *report.Table, name, label string, cs []measure.Contender) 
 	}
 	r.ratio(name, s[1].Spread().Median, "ns", gain)
 	t.Row(label, ns(s[0].Spread()), ns(s[1].Spread()), ns(gain))
+}
+
+// handOver is what it takes until one goroutine sees another's write and has
+// answered it with one of its own, halved: the machine's price of sharing.
+func handOver(rounds int) measure.Spread {
+	const turns = 20_000
+	var out []float64
+	for range rounds {
+		var word atomic.Int64
+		play := func(odd int64) {
+			for range turns {
+				for spins := 0; word.Load()&1 != odd; spins++ {
+					if spins > 1<<16 {
+						runtime.Gosched() // one core alone
+					}
+				}
+				word.Add(1)
+			}
+		}
+		start := time.Now()
+		var wg sync.WaitGroup
+		wg.Go(func() { play(1) })
+		play(0)
+		wg.Wait()
+		out = append(out, float64(time.Since(start).Nanoseconds())/(2*turns))
+	}
+	return measure.Of(out)
 }

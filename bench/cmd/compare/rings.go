@@ -53,7 +53,8 @@ func costOf(times int, build func() (hold any, change func(out bool), release fu
 }
 
 func (r *run) builds() error {
-	r.section("Build, memory, one worker away and back", `ms, and MB of live heap after a collection. "ringwise ring" is NewRing (3 owners), "Router" is all of it: New, and SetTopology for a change. go-rendezvous
+	r.section("Build, memory, one worker away and back", `ms, and MB of live heap after a collection. "ringwise ring" is NewRing (3 owners), "Router" is all of it: New, and SetTopology for a change; it is weighed
+before its first request, and a lane's first answer from a worker adds some 0.6 KB. go-rendezvous
 panics in Remove. gRPC's are built with all connections up. Peers at their defaults have far fewer points: the quality of what they build is in the next table.`)
 	sizes := r.sizes
 	if !slices.Contains(sizes, 10_000) && !r.smoke {
